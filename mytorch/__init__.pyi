@@ -616,10 +616,10 @@ def log2(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elemen
 def log2_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def log_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def log_softmax(input: Tensor, dim: _int | None = None, dtype: _DType | None = None, *, axis: _Dims | None = None, fused: _bool | None = None, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/activation.py
-def logaddexp(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+def logaddexp(input: Tensor, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def logaddexp2(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def logaddexp2_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def logaddexp_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+def logaddexp_(input: Tensor, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 @overload
 def logcumsumexp(input: Tensor, dim: _int, *, out: Any = None) -> Tensor: ...
 @overload

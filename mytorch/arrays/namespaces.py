@@ -106,6 +106,10 @@ class Namespace:
         """out = minimum(out, src) at `index` along `dim`, in place."""
         self.scatter_min(out, self.grid(index, dim), src)
 
+    def prod_along(self, out, index, dim, src):
+        """out *= src at `index` along `dim`, in place, on a CPU."""
+        np.multiply.at(out, self.grid(index, dim), src)
+
     def add_rows(self, out, rows, values):
         """out[rows[i]] += values[i], in place. Rows are not negative and may repeat."""
         self.scatter_add(out, rows, values)

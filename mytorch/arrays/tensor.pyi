@@ -605,10 +605,10 @@ class Tensor:
     def log_(self) -> Self: ...  # mytorch/ops/elementwise.py
     def log_normal_(self, mean: _Number = 1.0, std: _Number = 2.0, *, generator: Generator | None = None) -> Self: ...  # mytorch/ops/random.py
     def log_softmax(self, dim: _int | None = None, dtype: _DType | None = None, *, axis: _Dims | None = None, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/activation.py
-    def logaddexp(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+    def logaddexp(self, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def logaddexp2(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def logaddexp2_(self, other: _Operand) -> Self: ...  # mytorch/ops/special.py
-    def logaddexp_(self, other: _Operand) -> Self: ...  # mytorch/ops/special.py
+    def logaddexp_(self, other: _Operand, *, fused: _bool | None = None) -> Self: ...  # mytorch/ops/special.py
     @overload
     def logcumsumexp(self, dim: _int) -> Tensor: ...
     @overload

@@ -46,8 +46,14 @@ def _convolutions():
 def _indices():
     x, index, rows = _numbers(128, 128), _places(128, 128), _places(128)
     at = [(1, index), (0, rows[:, None].expand(128, 128))]
-    changed = [x.scatter_reduce(*places, x.detach(), how) for how in ("amax", "amin") for places in at]
-    also = [x.gather(0, index), x.scatter_add(0, index, x), x.scatter_add(1, index, x), x.scatter(1, index, x)]
+    changed = [x.detach().scatter_reduce(*places, x.detach(), how) for how in ("amax", "amin", "prod") for places in at]
+    also = [
+        x.gather(0, index),
+        x.scatter_add(0, index, x),
+        x.scatter_add(1, index, x),
+        x.scatter(1, index, x),
+        x.index_copy(0, rows, x),
+    ]
     return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
 
 
@@ -59,13 +65,24 @@ def _choices():
 def _sums():
     x = _numbers(128, 128)
     scans = [f(dim) for f in (x.cumsum, x.cumprod, lambda dim: x.cummax(dim).values) for dim in (0, 1)]
-    return x.sum(), x.sum(0), x.sum(1), x.logsumexp(1), x.var(1), x.norm(dim=1), x.prod(1), x.topk(3)[0], *scans
+    return (
+        x.sum(),
+        x.sum(0),
+        x.sum(1),
+        x.logsumexp(0),
+        x.logsumexp(1),
+        x.var(1),
+        x.norm(dim=1),
+        x.prod(1),
+        x.topk(3)[0],
+        *scans,
+    )
 
 
 def _halves():
     x = _numbers(128, 128)
     half = x.bfloat16()
-    return x, half @ half, half @ half.T, half.float()
+    return x, half @ half, half @ half.T, half.float(), x.half().float()
 
 
 def _draws():
@@ -110,6 +127,7 @@ def _sparse_products():
     return [x.to_sparse_csr() @ x for x in matrices]
 
 
+_ACTIVATIONS = F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid
 # Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
@@ -124,9 +142,10 @@ TASKS = {
     "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
     "losses": _losses,
     "attention": _attention,
+    "group_norm": lambda: F.group_norm(_numbers(4, 16, 16, 16), 4, _numbers(16), _numbers(16)),
     "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
-    "softmax": lambda: F.softmax(_numbers(128, 128), -1),
-    "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
+    "softmax": lambda: [F.softmax(_numbers(128, 128), dim) for dim in (0, 1)],
+    "log_softmax": lambda: [F.log_softmax(_numbers(128, 128), dim) for dim in (0, 1)],
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
     "grid_sample": lambda: [
         F.grid_sample(_numbers(2, 3, 9, 9).to(dtype), _numbers(2, 9, 9, 2).to(dtype), align_corners=False)
@@ -138,9 +157,12 @@ TASKS = {
     ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
-    **{f.__name__: functools.partial(_activation, f) for f in (F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu)},
+    **{f.__name__: functools.partial(_activation, f) for f in _ACTIVATIONS},
     "sign": lambda: _numbers(128, 128).sign(),
-    "error functions": lambda: [mytorch.erf(_numbers(128, 128)), mytorch.erfc(_numbers(128, 128))],
+    "error functions": lambda: [
+        f(x) for f in (mytorch.erf, mytorch.erfc) for x in (_numbers(128, 128), _numbers(128, 128).double())
+    ],
+    "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),

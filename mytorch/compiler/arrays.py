@@ -207,7 +207,7 @@ _SHAPED_BY_ELEMENTS = {
 # Functions, by name, that change their first argument.
 _WRITES_FIRST = frozenset(
     "copyto put place putmask fill_diagonal put_along_axis scatter_add scatter_max scatter_min add_rows add_matmul at fill "
-    "add_along put_along max_along min_along "
+    "add_along put_along max_along min_along prod_along "
     "sort partition itemset setfield setitem _numpy_scatter_add _numpy_add_rows _numpy_add_matmul".split()
 )
 _current = threading.local()

@@ -29,7 +29,7 @@ def _compiled(name, path):
 
 for _name, _path in {
     "gather": "indexing:gather", "add_along": "indexing:add_along", "add_rows": "indexing:add_rows",
-    **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along")},
+    **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along", "prod_along")},
     "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "top": "topk", "half_product": "bf16",
     "cast": "cast", "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
     "squared_deviations": "sums:squared_deviations",

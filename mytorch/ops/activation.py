@@ -414,7 +414,7 @@ _threshold = _activation(
     lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
-    lambda g, input, xp: g * _precise_sigmoid(xp, -input), layout=in_rows)
+    lambda g, input, xp: g * _precise_sigmoid(xp, -input), layout=in_rows).register_kernel(cpu="mytorch.kernels.numba.activation:logsigmoid")
 # fmt: on
 
 
@@ -437,8 +437,10 @@ def _softplus_grad(g, input, beta, limit, xp):
     return g * xp.where(input * beta > limit, 1.0, _precise_sigmoid(xp, input * beta))
 
 
-_elu = _activation("elu", _elu_forward, _elu_grad)
-_softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast="float32")
+_elu = _activation("elu", _elu_forward, _elu_grad).register_kernel(cpu="mytorch.kernels.numba.activation:elu")
+_softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast="float32").register_kernel(
+    cpu="mytorch.kernels.numba.activation:softplus"
+)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=False):

@@ -16,7 +16,6 @@ from .dispatch.half import once_rounded
 from .dispatch.op import op
 from .dispatch.refused import refuse_grad
 from .dispatch.unwrap import shape_of
-from .movement import laid_out_as
 from .padding import pad
 from .pool import avg_pool1d
 from .reduction import to_acc_type
@@ -537,7 +536,15 @@ def _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, ep
     return _channel_affine(input, scale, shift, **how)
 
 
-@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", layout=channels, half="everywhere")
+@op(
+    name="group_norm",
+    grad_name="NativeGroupNorm",
+    dtype="same",
+    residuals=("mean", "rstd"),
+    autocast="float32",
+    layout=channels,
+    half="everywhere",
+)
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     out, mean, rstd = _normed(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)), eps)
     out = xp.reshape(out, input.shape)
@@ -562,7 +569,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
 
 
 _group_norm.vjp(_group_norm_vjp)
-_group_norm.register_kernel(cuda="mytorch.kernels.triton.norm:group_norm")
+_group_norm.register_kernel(cpu="mytorch.kernels.numba.group_norm", cuda="mytorch.kernels.triton.norm:group_norm")
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None, auto=False):
@@ -600,18 +607,10 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     _check_channels(input.shape[1], weight=weight, bias=bias)
     if math.prod(input.shape) == num_groups:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
-    if input.device.type != "cpu":
-        return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
-    if not input.numel():
+    if not input.numel() and input.device.type == "cpu":
         return _affine(input * 1, weight, bias)
-    out = laid_out_as(input, _grouped(input, num_groups, weight, bias, eps=eps, fused=fused, auto=auto))
+    out = _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     return out.to(input.dtype)  # float32 parameters leave 16 bits as they are
-
-
-@once_rounded
-def _grouped(input, num_groups, weight, bias, **how):
-    rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
-    return _affine(_layer_norm(rows, width=rows.shape[-1], **how).reshape(input.shape), weight, bias)
 
 
 def _check_channels(channels, **vectors):

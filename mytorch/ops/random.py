@@ -8,6 +8,7 @@ On a GPU, numbers come from Philox (`arrays/philox.py`). They depend on the seed
 number of the draw. These three numbers are the state of a generator.
 """
 
+import ctypes
 import math
 import operator
 import os
@@ -52,6 +53,7 @@ from .movement import as_shape
 _FIRST_SEED = 67280421310721  # PyTorch's default seed of a new Generator
 _TWO24 = np.float32(1 / (1 << 24))  # 2^-24: step of uniform float32 numbers
 _FEW, _HALF = 256, np.uint64(32)  # number of words below which `_raw` is faster; bits of half a word
+_MANY = 1 << 13  # number of words from which a compiled loop draws them
 _MASK53 = (1 << 53) - 1
 _LOW53 = np.uint64(_MASK53)
 _TWO53 = 1 / (1 << 53)  # step of uniform float64 numbers
@@ -304,7 +306,15 @@ class Generator:
         Args:
             n: number of integers.
         """
-        return self._raw(n).astype(np.uint32) if n < _FEW else self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
+        if n < _FEW:
+            return self._raw(n).astype(np.uint32)
+        compiled = RANDOM.allowed("cpu") if n >= _MANY and _state_is_in_memory() else None
+        if compiled is None:
+            return self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
+        out = np.empty(n, np.uint32)
+        with self._source._bit_generator.lock:
+            compiled.words(_state_in_memory(self._source._bit_generator), out)
+        return out
 
     def _raw(self, n):
         """Returns n 32-bit integers as uint64 (CPU), without the checks of `randint`, which dominate for small n."""
@@ -532,6 +542,21 @@ class Generator:
                 j = i + step
                 order[i], order[j] = order[j], order[i]
         return np.array(order, np.int64)
+
+
+def _state_in_memory(bit_generator):
+    """Returns NumPy's memory of a Mersenne Twister as an array: its 624 words, and the position of the next one."""
+    memory = ctypes.c_uint32 * 625
+    return np.frombuffer(memory.from_address(bit_generator.ctypes.state_address), np.uint32)
+
+
+@cache
+def _state_is_in_memory():
+    """Returns True if NumPy stores the state of a Mersenne Twister as `_state_in_memory` reads it."""
+    source = np.random.RandomState(5)
+    source.randint(0, 1 << 32, size=9, dtype=np.uint32)
+    _, words, position, *_ = source.get_state()
+    return np.array_equal(_state_in_memory(source._bit_generator), [*words, position])
 
 
 @cache

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..arrays import ON_NUMPY, dtypes
+from ..arrays import dtypes
 from ..arrays.errors import kind, warn
 from ..arrays.tensor import is_tensor
 from .dispatch.bind import public
@@ -186,8 +186,8 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
     return _mean.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
 
-@op(dtype="same", name="var", half="everywhere")
-def _var(xp, input, *, dim=None, keepdim=False, correction=1):
+def _variance(xp, input, dim, keepdim, correction):
+    """Returns the variance; on a CPU in float64, where squares of large or small numbers neither overflow nor vanish."""
     n = count(input.shape, dim)
     total = xp.squared_deviations(input, axes_of(dim, input.ndim), keepdims=keepdim)
     free = n - correction
@@ -197,7 +197,12 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
             "divided by output numel)."
         )
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = total / (free if free > 0 else 0) if n else total * math.nan
+        return total / (free if free > 0 else 0) if n else total * math.nan
+
+
+@op(dtype="same", name="var", half="everywhere")
+def _var(xp, input, *, dim=None, keepdim=False, correction=1):
+    total = _variance(xp, input, dim, keepdim, correction)
     return total.astype(total.dtype if input.dtype.kind == "c" else input.dtype)
 
 
@@ -275,9 +280,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 @op(dtype="same", name="std", half="everywhere")
 def _std(xp, input, *, dim=None, keepdim=False, correction=1):
-    # In float64 on a CPU, where squares of large or small numbers neither overflow nor vanish.
-    wide = input.astype(np.float64) if xp in ON_NUMPY and input.dtype.kind == "f" else input
-    out = xp.sqrt(_var.forward(xp, wide, dim=dim, keepdim=keepdim, correction=correction))
+    out = xp.sqrt(_variance(xp, input, dim, keepdim, correction))
     return out if input.dtype.kind == "c" else out.astype(input.dtype)
 
 

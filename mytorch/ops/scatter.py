@@ -261,15 +261,15 @@ def _products(input, src, at, dim):
     """Multiplies each element by the values for it. With gradients, adjacent values for one element are multiplied until one
     remains."""
     index, count = to_cpu(at), input.numel()
-    grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
-    target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)
     wide = dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
     mode, raws = get_mode(), (raw_of(input.to(wide)), raw_of(src.to(wide)))
     records = mode.grad and (input.requires_grad or src.requires_grad)
     if mode.interpreter is None and not records and all(isinstance(raw, np.ndarray) for raw in raws):
-        out = raws[0].copy().reshape(-1)
-        np.multiply.at(out, target, raws[1].reshape(-1))
-        return Tensor._wrap(out.reshape(input.shape)).to(input.dtype)
+        out = raws[0].copy()
+        numpy_ns.prod_along(out, index, dim, raws[1])
+        return Tensor._wrap(out).to(input.dtype)
+    grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
+    target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)
     target = np.concatenate([np.arange(count), target])
     order = np.argsort(target, kind="stable")
     target = target[order]
@@ -352,7 +352,9 @@ def _along(vector, ndim, dim):
 def _full_index(raw, source, dim, index):
     """A 1-d index repeated to the shape of source, as an Array with the version of `index`."""
     xp = xp_of(raw)
-    return watched(xp.ascontiguousarray(xp.broadcast_to(_along(raw, source.ndim, dim), source.shape)), index)
+    full = xp.broadcast_to(_along(raw, source.ndim, dim), source.shape)
+    # The loops of a CPU recognize an index that is repeated by strides of 0.
+    return watched(full if xp is numpy_ns else xp.ascontiguousarray(full), index)
 
 
 @public()

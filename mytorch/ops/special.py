@@ -230,6 +230,7 @@ logaddexp.grad(
     input=lambda g, input, other, xp: _share_of(g, input, other, math.e, xp),
     other=lambda g, input, other, xp: _share_of(g, other, input, math.e, xp),
 )
+logaddexp.register_kernel(cpu="mytorch.kernels.numba.activation:logaddexp")
 logaddexp2 = _op("logaddexp2", "logaddexp2", "Computes log2(2^input + 2^other), without overflow.", binary=True)
 logaddexp2.grad(
     input=lambda g, input, other, xp: _share_of(g, input, other, 2.0, xp),

@@ -43,6 +43,54 @@ def test_gather(rng, layout, dtype):
     )
 
 
+REDUCTIONS = {"max_along": np.maximum, "min_along": np.minimum, "prod_along": np.multiply}
+
+
+@loop
+@pytest.mark.parametrize(
+    "dtype", [np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("int32")], ids=str
+)
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("name", [*REDUCTIONS, "put_along"])
+def test_reducing_along_an_axis_with_nan_and_infinities(rng, name, layout, repeated, dtype):
+    shape, dim = SHAPES[layout]
+    out, src, index = values(rng, shape, dtype), values(rng, shape, dtype), rng.integers(0, shape[dim], shape)
+    if repeated:  # one column of indices for all columns, as `index_copy` and `index_reduce` pass it
+        column = rng.permutation(shape[dim]) if name == "put_along" else rng.integers(0, shape[dim], shape[dim])
+        index = np.broadcast_to(column.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
+    elif name == "put_along":
+        index = np.argsort(rng.random(shape), dim)
+    if dtype.kind == "f":
+        for special in (np.nan, np.inf, -np.inf):
+            out[rng.random(shape) < 0.01] = special
+            src[rng.random(shape) < 0.01] = special
+    want = out.copy()
+    with np.errstate(all="ignore"):
+        if name == "put_along":
+            np.put_along_axis(want, index, src, dim)
+        else:
+            REDUCTIONS[name].at(want, xp.grid(index, dim), src)
+        getattr(xp, name)(out, index, dim, src)
+    np.testing.assert_array_equal(out, want)
+
+
+HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+
+
+def test_float16_is_converted_as_by_numpy(rng):
+    with np.errstate(all="ignore"):
+        single = HALVES.astype(np.float32)
+        np.testing.assert_array_equal(xp.cast(HALVES, np.float32), single)
+        # All numbers with bits of their own, the halfway points between float16 numbers, and random bits.
+        halfway = (HALVES[:31743].astype(np.float64) + HALVES[1:31744].astype(np.float64)) / 2
+        bits = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint32).view(np.float32)
+        for x in (single, halfway.astype(np.float32), -halfway.astype(np.float32), bits):
+            np.testing.assert_array_equal(xp.cast(x, np.float16), x.astype(np.float16))
+        zeros = xp.cast(np.full(1 << 14, -0.0, np.float32), np.float16)
+    assert np.signbit(zeros).all()
+
+
 @loop
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("int32")], ids=str)
 @pytest.mark.parametrize("layout", SHAPES)

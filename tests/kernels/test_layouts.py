@@ -179,7 +179,7 @@ def along_last():
 
 
 def along_any():
-    """Softmax along every axis: only Triton's kernel accepts an axis that isn't the last one."""
+    """Softmax along every axis but the last one."""
     return [Sample(normal(*shape), dim=dim) for shape in SHAPES[1:4] for dim in range(len(shape) - 1)]
 
 
@@ -313,6 +313,10 @@ SAMPLES = {
     "relu_squared": elementwise(),
     "hardswish": elementwise(),
     "leaky_relu": elementwise(slope=0.1),
+    "elu": [*elementwise(alpha=1.3, scale=1.0, rate=1.0), *elementwise(alpha=1.7, scale=1.05, rate=0.5)],
+    "softplus": elementwise(beta=1.5, limit=20.0),
+    "logsigmoid": elementwise(),
+    "logaddexp": elementwise((normal, normal)),
     "_squared_error": elementwise((normal, normal)),
     "_clipped_error": elementwise((normal, normal), delta=0.7, scale=1.3),
     "_logistic_error": elementwise((normal, uniform)),
@@ -325,7 +329,7 @@ SAMPLES = {
     "logsumexp": [
         Sample(s.inputs[0], dim=(s.attrs["dim"],), keepdim=keepdim, split=s.split)
         for keepdim in (False, True)
-        for s in along_last()
+        for s in [*along_last(), *along_any()]
     ],
     "masked_softmax": [
         Sample(normal(4, 5), causal=True),
@@ -625,7 +629,14 @@ def test_attention_of_slices_in_every_order():
 # -- kernels of array functions ---------------------------------------------------------------------------------------
 
 BFLOAT16 = mytorch.bfloat16.numpy
-WRITES = {"add_along", "add_rows", "put_along", "max_along", "min_along"}  # these change their first argument
+WRITES = {
+    "add_along",
+    "add_rows",
+    "put_along",
+    "max_along",
+    "min_along",
+    "prod_along",
+}  # these change their first argument
 ALONG_AXES = [((93, 101), 1), ((101, 93), 0), ((5, 61, 29), 1), ((3, 7, 20, 23), 2), ((2, 3, 4, 5, 6, 13), 3)]
 REDUCED = [
     Sample(np.float32(0.9) + uniform(*shape) / 5, axis=axis)
@@ -656,6 +667,10 @@ ARRAY_SAMPLES = {
         ("add_along", "max_along", "min_along"),
         [Sample(normal(*shape), classes(shape[dim], *shape), dim, normal(*shape)) for shape, dim in ALONG_AXES],
     ),
+    "prod_along": [
+        Sample(normal(*shape), classes(shape[dim], *shape), dim, around_one(*shape), near=1e-5)
+        for shape, dim in ALONG_AXES
+    ],
     "add_rows": [Sample(normal(150, width), classes(150, 300), normal(300, width)) for width in (64, 70)]
     + [Sample(normal(9001, 1), classes(9001, 300), normal(300, 1))],
     "large_where": [
@@ -665,8 +680,12 @@ ARRAY_SAMPLES = {
     ],
     **dict.fromkeys(("erf", "erfc"), [Sample(normal(93, 101), near=2e-6), Sample(normal(5, 61, 29), near=2e-6)]),
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],
-    "cast": [Sample(normal(*shape), BFLOAT16, near=2**-8) for shape in [(93, 101), (3, 7, 20, 23)]]
-    + [Sample(normal(93, 101).astype(BFLOAT16), np.dtype("float32"))],
+    "cast": [
+        Sample(normal(*shape), half, near=2**-8)
+        for shape in [(93, 101), (3, 7, 20, 23)]
+        for half in (BFLOAT16, np.dtype("float16"))
+    ]
+    + [Sample(normal(93, 101).astype(half), np.dtype("float32")) for half in (BFLOAT16, "float16")],
     "top": [Sample(normal(93, 101), 5, True), Sample(normal(3, 7, 20, 23), 4, False)],
     "half_product": [
         Sample(normal(*a).astype(BFLOAT16), normal(*b).astype(BFLOAT16), near=2**-7)

@@ -330,3 +330,68 @@ def test_products_in_bfloat16(rng, monkeypatch, tiles):
     with np.errstate(invalid="ignore"):
         wanted = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((3, 12, 7, 9), 4), ((2, 6, 133), 3), ((2, 8, 4, 4, 4), 8), ((1, 4, 2570), 2)]
+)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_group_norm_of_numbers_far_from_zero(shape, groups, affine, last):
+    def call(lib, x, *parameters):
+        # The channels are last in memory, as after a transposition.
+        x = x.transpose(1, -1).contiguous().transpose(1, -1) if last else x
+        return lib.nn.functional.group_norm(x, groups, *parameters, **with_kernel(lib))
+
+    compare(call, random(*shape) + 300, *([random(shape[1]) + 1, random(shape[1])] if affine else []), tolerance=1e-4)
+
+
+EXPONENTIALS = {
+    "elu": lambda lib, x: lib.nn.functional.elu(x, 1.3),
+    "selu": lambda lib, x: lib.nn.functional.selu(x),
+    "celu": lambda lib, x: lib.nn.functional.celu(x, 0.75),
+    "softplus": lambda lib, x: lib.nn.functional.softplus(x),
+    "softplus with beta": lambda lib, x: lib.nn.functional.softplus(x, 2.5, 15.0),
+    "logsigmoid": lambda lib, x: lib.nn.functional.logsigmoid(x),
+    "logaddexp": lambda lib, x: lib.logaddexp(x, x.flip(0)),
+}
+SPECIAL = [
+    0.0,
+    -0.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-30,
+    -1e-7,
+    88.3,
+    -87.4,
+    -100.0,
+    19.99,
+    20.0,
+    3e38,
+    -3e38,
+    -0.3465,
+    -0.34657,
+]
+
+
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_functions_with_exponentials_are_as_accurate_as_those_of_pytorch(name):
+    rng = np.random.default_rng(0)
+    x = np.concatenate([SPECIAL, *(rng.standard_normal(2000) * scale for scale in (1e-3, 1.0, 30.0))]).astype(
+        np.float32
+    )
+    g, found = rng.standard_normal(x.size), []
+    for lib, dtype in ((mytorch, "float32"), (torch, "float32"), (torch, "float64")):
+        leaf = lib.tensor(x, dtype=getattr(lib, dtype)).requires_grad_()
+        out = EXPONENTIALS[name](lib, leaf)
+        out.backward(lib.tensor(g, dtype=getattr(lib, dtype)))
+        found.append([a.detach().double().numpy() for a in (out, leaf.grad)])
+    for own, theirs, exact in zip(*found, strict=True):
+        finite = np.isfinite(own)
+        np.testing.assert_array_equal(own[~finite], theirs[~finite])
+        ours, bound, scale = (
+            np.abs(a) for a in (own[finite] - exact[finite], theirs[finite] - exact[finite], exact[finite])
+        )
+        # Numbers below 1e-37 may vanish, and beta * x is rounded before the exponential.
+        assert (ours <= 1e-37 + 4e-7 * scale + 2 * np.max(bound / np.maximum(scale, 1e-37)) * scale).all()

@@ -14,7 +14,29 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import is_float32, kernel
+from .common import inlined, is_float32, kernel
+
+
+@inlined
+def merged(row, count, mean, squares):
+    """Returns number, mean and sum of squared deviations of the numbers so far and those of a row."""
+    # Mean of the row and squared deviations from it, in float32: two vectorized loops over cached memory.
+    total = np.float32(0.0)
+    for i in range(row.size):
+        total += row[i]
+    row_mean = total / np.float32(row.size)
+    row_squares, rest = np.float32(0.0), np.float32(0.0)
+    for i in range(row.size):
+        deviation = row[i] - row_mean
+        rest += deviation
+        row_squares += deviation * deviation
+    # The sum of the deviations is the rounding error of the mean, which matters if the mean is large.
+    error = np.float64(rest) / row.size
+    squares += max(row_squares - error * rest, 0.0)
+    # Merge: M = M_a + M_b + delta² n_a n_b / (n_a + n_b), and mean += delta n_b / n.
+    delta, together = row_mean + error - mean, count + row.size
+    squares += delta * delta * count * row.size / together
+    return together, mean + delta * row.size / together, squares
 
 
 @kernel
@@ -24,20 +46,7 @@ def _statistics(channels, means, variances, x):
         # Running statistics of the channel, in float64.
         count, mean, squares = 0.0, 0.0, 0.0
         for n in range(len(x)):
-            row = x[n, channels[j]]
-            # Mean of one row and squared deviations from it, in float32: two vectorized loops over cached memory.
-            total = np.float32(0.0)
-            for i in range(row.size):
-                total += row[i]
-            row_mean = total / np.float32(row.size)
-            row_squares = np.float32(0.0)
-            for i in range(row.size):
-                row_squares += (row[i] - row_mean) * (row[i] - row_mean)
-            # Merge: M = M_a + M_b + delta² n_a n_b / (n_a + n_b), and mean += delta n_b / n.
-            delta = row_mean - mean
-            squares += row_squares + delta * delta * count * row.size / (count + row.size)
-            count += row.size
-            mean += delta * row.size / count
+            count, mean, squares = merged(x[n, channels[j]], count, mean, squares)
         means[j] = mean
         variances[j] = squares / count
 

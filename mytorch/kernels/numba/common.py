@@ -102,11 +102,9 @@ def larger(typing_context, a, b):
 
 
 @inlined
-def exp(x):
-    """Returns e**x for float32 x: 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
-    unclamped = x
-    x = min(max(x, np.float32(-87.33)), np.float32(88.37))
-    # x = n ln2 + r, with n the nearest integer to x / ln2.
+def _split_exponent(x):
+    """Returns (n, e^r - 1) for float32 x in [-87.3, 88.4], with x = n ln2 + r and r in [-ln2/2, ln2/2]."""
+    # n is the nearest integer to x / ln2.
     n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
     # Cody-Waite reduction: ln2 in two parts, of which the first has few bits, so that n * ln2 is nearly exact.
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -117,11 +115,42 @@ def exp(x):
     p = p * r + np.float32(4.1665795894e-2)
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
-    p = p * r * r + r + np.float32(1.0)
-    # 2^n: put n + 127 into the exponent bits.
-    value = p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
-    value = np.float32(0.0) if unclamped < np.float32(-87.33) else value
-    return np.float32(np.inf) if unclamped > np.float32(88.37) else value
+    return n, p * r * r + r
+
+
+@inlined
+def _power_of_two(n):
+    """Returns 2^n, by putting n + 127 into the exponent bits."""
+    return float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@inlined
+def exp(x):
+    """Returns e**x for float32 x: 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
+    n, p = _split_exponent(min(max(x, np.float32(-87.33)), np.float32(88.37)))
+    value = (p + np.float32(1.0)) * _power_of_two(n)
+    value = np.float32(0.0) if x < np.float32(-87.33) else value
+    return np.float32(np.inf) if x > np.float32(88.37) else value
+
+
+@inlined
+def expm1_of_negative(x):
+    """Returns e**x - 1 for float32 x <= 0."""
+    n, p = _split_exponent(max(x, np.float32(-87.33)))
+    power = _power_of_two(n)
+    return p if n == np.float32(0.0) else p * power + (power - np.float32(1.0))
+
+
+@inlined
+def log1p_of_exp(x):
+    """Returns log(1 + e**x) for float32 x <= 0, as 2 atanh(y / (2 + y)) with y = e**x, by the series of atanh."""
+    y = exp(x)
+    s = y / (y + np.float32(2.0))
+    q = s * s
+    p = np.float32(1 / 15)
+    for i in range(13, 0, -2):
+        p = p * q + np.float32(1 / i)
+    return np.float32(2.0) * s * p
 
 
 @inlined

@@ -12,7 +12,7 @@ import numpy as np
 from ...arrays.blocks import as_bits
 from ..kernel import Kernel
 from ..threads import chunks_for, split
-from .common import kernel, within
+from .common import exact, exact_inlined, kernel, within
 
 _ADDED = (np.float32, np.float64, np.int64)  # dtypes that are added as they are; half precision is added in float32
 
@@ -62,45 +62,42 @@ def _put_along(out, index, src):
                 out[o, within(index[o, j, i], out.shape[1]), i] = src[o, j, i]
 
 
-@kernel
-def _max_along(out, index, src):
+@exact_inlined
+def _reduced(a, b, how):
+    """Returns the maximum (how=0), the minimum (1) or the product (2). A NaN wins over all numbers."""
+    if how == 2:
+        return a * b
+    better = b > a if how == 0 else b < a
+    return b if better or b != b else a
+
+
+@exact
+def _reduce_along(out, index, src, how):
     outer, count, inner = index.shape
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                # The arrays hold no NaN (`_accepts_extreme`), so a plain comparison is PyTorch's maximum.
-                at, new = within(index[o, j, i], out.shape[1]), src[o, j, i]
-                if new > out[o, at, i]:
-                    out[o, at, i] = new
+                at = within(index[o, j, i], out.shape[1])
+                out[o, at, i] = _reduced(out[o, at, i], src[o, j, i], how)
 
 
-@kernel
-def _min_along(out, index, src):
-    outer, count, inner = index.shape
-    for o in range(outer):
-        for j in range(count):
-            for i in range(inner):
-                at, new = within(index[o, j, i], out.shape[1]), src[o, j, i]
-                if new < out[o, at, i]:
-                    out[o, at, i] = new
-
-
-@kernel
-def _max_rows(own, out, rows, values):
+@exact
+def _reduce_rows(own, out, rows, values, how):
+    # As in `_add_rows`, each thread owns a range of target rows.
     for j in range(len(rows)):
         if own[0] <= rows[j] <= own[-1]:
             to, row = out[rows[j]], values[j]
             for i in range(len(row)):
-                to[i] = row[i] if row[i] > to[i] else to[i]
+                to[i] = _reduced(to[i], row[i], how)
 
 
 @kernel
-def _min_rows(own, out, rows, values):
+def _put_rows(own, out, rows, values):
     for j in range(len(rows)):
         if own[0] <= rows[j] <= own[-1]:
             to, row = out[rows[j]], values[j]
             for i in range(len(row)):
-                to[i] = row[i] if row[i] < to[i] else to[i]
+                to[i] = row[i]
 
 
 @kernel
@@ -195,26 +192,26 @@ def _accepts_put(out, index, dim, src):
     return same and _fits(out, index, dim) and out.flags.c_contiguous and _is_plain(out)
 
 
-def _accepts_extreme(out, index, dim, src):
-    fits = _accepts_put(out, index, dim, src) and out.dtype in _ADDED
-    return fits and not np.isnan(src).any() and not np.isnan(out).any()
+def _accepts_reduction(out, index, dim, src):
+    return _accepts_put(out, index, dim, src) and out.dtype in _ADDED
 
 
-def _writing(loop, view, by_rows=None):
+def _writing(loop, by_rows, view, *constants):
     """Returns the forward function of a loop that writes along an axis. `view` is applied to the arrays first.
 
     `by_rows` is the loop for an index that is the same in all columns.
     """
 
     def run(xp, out, index, dim, src):
-        rows = _rows_of(index, dim) if by_rows and dim == 0 else None
+        rows = _rows_of(index, dim) if dim == 0 else None
+        to, values = view(out), view(src)
         if rows is not None:
             width = math.prod(out.shape[1:])
-            to, values = out.reshape(len(out), width), np.ascontiguousarray(src).reshape(len(src), width)
-            _split_rows(by_rows, np.arange(len(out)), to, np.ascontiguousarray(rows), values)
+            to, values = to.reshape(len(out), width), np.ascontiguousarray(values).reshape(len(src), width)
+            _split_rows(by_rows, np.arange(len(out)), to, np.ascontiguousarray(rows), values, *constants)
             return
-        to, where, values = (_folded(a, dim, drop=False) for a in (view(out), index.view(np.uint64), view(src)))
-        split(loop, values.size, (to, where, values))
+        to, where, values = (_folded(a, dim, drop=False) for a in (to, index.view(np.uint64), values))
+        split(loop, values.size, (to, where, values), *constants)
 
     return run
 
@@ -237,19 +234,19 @@ def _run_rows(xp, out, rows, values):
         _in_float32(run, out, values)
 
 
-def _split_rows(loop, own, out, rows, values):
+def _split_rows(loop, own, out, rows, values, *constants):
     """Calls a loop on several threads. `split` cuts `own`, the list of target rows, and passes out, rows and values whole."""
     if chunks_for(values.size) <= len(own):
-        split(loop, values.size, (own,), out, rows, values)
+        split(loop, values.size, (own,), out, rows, values, *constants)
     else:
-        loop(own, out, rows, values)
+        loop(own, out, rows, values, *constants)
 
 
 gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
 add_along = Kernel(accepts=_accepts_add, forward=_run_add)
 add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)
-put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, as_bits))
-max_along, min_along = (
-    Kernel(accepts=_accepts_extreme, forward=_writing(loop, np.asarray, by_rows))
-    for loop, by_rows in ((_max_along, _max_rows), (_min_along, _min_rows))
+put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, _put_rows, as_bits))
+max_along, min_along, prod_along = (
+    Kernel(accepts=_accepts_reduction, forward=_writing(_reduce_along, _reduce_rows, np.asarray, how))
+    for how in range(3)
 )

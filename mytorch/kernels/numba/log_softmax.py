@@ -1,4 +1,4 @@
-"""Log-softmax along the last axis: x - max - log(sum(exp(x - max))). Its gradient is g - exp(out) * sum(g).
+"""Log-softmax along an axis: x - max - log(sum(exp(x - max))). Its gradient is g - exp(out) * sum(g).
 
 The log-sum-exp is the same without the first x, and its gradient is g * exp(x - out).
 """
@@ -8,7 +8,7 @@ import numpy as np
 from ..kernel import Kernel
 from ..threads import split
 from .common import exp, kernel
-from .softmax import accepts, by_rows, peak_of
+from .softmax import _ROWS, _STRIP, accepts, along, in_columns, peak_of, peaks_of, strip_of
 
 __all__ = ["accepts", "forward", "logsumexp", "vjp"]
 
@@ -44,14 +44,63 @@ def _bwd(g, out, gx):
             gx[r, j] = g[r, j] - exp(out[r, j]) * total
 
 
+@kernel
+def _fwd_columns(own, x, out):
+    has_nonfinite = False
+    peaks, part, totals = np.empty(_STRIP, np.float32), np.empty(_STRIP, np.float32), np.empty(_STRIP)
+    for t in own:
+        o, first, last = strip_of(t, x)
+        has_nonfinite = peaks_of(x[o], first, last, peaks) or has_nonfinite
+        totals[:] = 0.0
+        for start in range(0, x.shape[1], _ROWS):
+            part[:] = 0.0
+            for j in range(start, min(start + _ROWS, x.shape[1])):
+                row, to = x[o, j, first:last], out[o, j, first:last]
+                for c in range(row.size):
+                    shifted = row[c] - peaks[c]
+                    to[c] = shifted
+                    part[c] += exp(shifted)
+            for c in range(last - first):
+                totals[c] += part[c]
+        for c in range(last - first):
+            peaks[c] = np.log(totals[c])
+        for j in range(x.shape[1]):
+            to = out[o, j, first:last]
+            for c in range(to.size):
+                to[c] -= peaks[c]
+    return has_nonfinite
+
+
+@kernel
+def _bwd_columns(own, g, out, gx):
+    sums, part, totals = np.empty(_STRIP, np.float32), np.empty(_STRIP, np.float32), np.empty(_STRIP)
+    for t in own:
+        o, first, last = strip_of(t, g)
+        totals[:] = 0.0
+        for start in range(0, g.shape[1], _ROWS):
+            part[:] = 0.0
+            for j in range(start, min(start + _ROWS, g.shape[1])):
+                up = g[o, j, first:last]
+                for c in range(up.size):
+                    part[c] += up[c]
+            for c in range(last - first):
+                totals[c] += part[c]
+        for c in range(last - first):
+            sums[c] = totals[c]
+        for j in range(g.shape[1]):
+            up, row, to = g[o, j, first:last], out[o, j, first:last], gx[o, j, first:last]
+            for c in range(row.size):
+                to[c] = up[c] - exp(row[c]) * sums[c]
+
+
 def forward(xp, input, *, dim, dtype=None):
-    """Returns the log-softmax, row by row."""
-    return by_rows(_fwd, input)
+    """Returns the log-softmax along an axis."""
+    return along(dim, _fwd, _fwd_columns, input)
 
 
 def vjp(g, out, dim):
     """Returns the gradient of the input."""
-    return (by_rows(_bwd, g, out),)
+    return (along(dim, _bwd, _bwd_columns, g, out),)
 
 
 @kernel
@@ -76,21 +125,55 @@ def _log_sums_bwd(g, out, x, gx):
             gx[r, j] = g[r] * exp(x[r, j] - out[r])
 
 
-def _rows(x):
-    return np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+@kernel
+def _log_sums_of_columns(own, x, out):
+    has_nonfinite = False
+    peaks, part, totals = np.empty(_STRIP, np.float32), np.empty(_STRIP, np.float32), np.empty(_STRIP)
+    for t in own:
+        o, first, last = strip_of(t, x)
+        has_nonfinite = peaks_of(x[o], first, last, peaks) or has_nonfinite
+        totals[:] = 0.0
+        for start in range(0, x.shape[1], _ROWS):
+            part[:] = 0.0
+            for j in range(start, min(start + _ROWS, x.shape[1])):
+                row = x[o, j, first:last]
+                for c in range(row.size):
+                    part[c] += exp(row[c] - peaks[c])
+            for c in range(last - first):
+                totals[c] += part[c]
+        for c in range(last - first):
+            out[o, 0, first + c] = peaks[c] + np.log(totals[c])
+    return has_nonfinite
+
+
+@kernel
+def _log_sums_bwd_columns(own, x, g, out, gx):
+    # Each row along the axis has the same row of gradients and of results.
+    for t in own:
+        o, first, last = strip_of(t, x)
+        up, total = g[o, first:last], out[o, first:last]
+        for j in range(x.shape[1]):
+            row, to = x[o, j, first:last], gx[o, j, first:last]
+            for c in range(row.size):
+                to[c] = up[c] * exp(row[c] - total[c])
 
 
 def _log_sum(xp, input, *, dim, keepdim=False):
-    rows = _rows(input)
-    out = np.empty(len(rows), np.float32)
-    shape = (*input.shape[:-1], 1) if keepdim else input.shape[:-1]
-    return None if split(_log_sums, rows.size, (rows, out)) else out.reshape(shape)
+    (axis,) = dim
+    shape = tuple(1 if a == axis else n for a, n in enumerate(input.shape) if keepdim or a != axis)
+    return along(axis, _log_sums, _log_sums_of_columns, input, out=np.empty(shape, np.float32))
 
 
-def _log_sum_vjp(g, input, out):
-    gx = np.empty(input.shape, np.float32)
-    rows = (np.ascontiguousarray(a).reshape(-1) for a in (g, out))
-    split(_log_sums_bwd, gx.size, (*rows, _rows(input), _rows(gx)))
+def _log_sum_vjp(g, input, out, dim):
+    (axis,) = dim
+    gx, x = np.empty(input.shape, np.float32), np.ascontiguousarray(input)
+    g, out = (np.ascontiguousarray(a) for a in (g, out))
+    if axis == input.ndim - 1:
+        split(_log_sums_bwd, gx.size, (g.reshape(-1), out.reshape(-1), *(a.reshape(-1, a.shape[-1]) for a in (x, gx))))
+    else:
+        (x, to), tasks = in_columns(axis, x, gx)
+        sums = (a.reshape(len(x), x.shape[2]) for a in (g, out))
+        split(_log_sums_bwd_columns, gx.size, (tasks,), x, *sums, to)
     return (gx,)
 
 

@@ -6,7 +6,7 @@ If all elements have the same upstream gradient, as after a mean or a sum, it is
 import numpy as np
 
 from ..kernel import Kernel
-from .common import each, exact, exp, inlined, is_float32, with_nan
+from .common import each, exact, exp, is_float32, log1p_of_exp, with_nan
 
 
 @exact
@@ -42,24 +42,13 @@ def _clipped_bwd(x, target, out, factor, delta, scale):
         out[i] = factor * (-delta if c < -delta else c)
 
 
-@inlined
-def _log1p(x):
-    """Returns log(1 + x) for x in [0, 1] as 2 atanh(x / (2 + x)), by the series of atanh."""
-    s = x / (x + np.float32(2.0))
-    q = s * s
-    p = np.float32(1 / 15)
-    for i in range(13, 0, -2):
-        p = p * q + np.float32(1 / i)
-    return np.float32(2.0) * s * p
-
-
 @with_nan
 def _logistic(x, target, out):
     zero, one = np.float32(0.0), np.float32(1.0)
     for i in range(x.size):
         v = x[i]
         # max(v, 0) - v t + log(1 + exp(-|v|)): the exponent is never positive.
-        y = (one - target[i]) * v - (v if v < zero else zero) + _log1p(exp(-abs(v)))
+        y = (one - target[i]) * v - (v if v < zero else zero) + log1p_of_exp(-abs(v))
         out[i] = v if v != v else y  # `exp` does not propagate NaN
 
 

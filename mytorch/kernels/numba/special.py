@@ -1,10 +1,15 @@
-"""erf and erfc of float32, one pass each, by the approximations of mytorch/arrays/special.py, within their bounds. NaN stays NaN."""
+"""erf and erfc, one pass each. NaN stays NaN.
+
+float32 uses the approximations of mytorch/arrays/special.py, within their bounds, and float64 the functions of the C library.
+"""
+
+import math
 
 import numpy as np
 
 from ...arrays.special import erfcx_coefficients
 from ..kernel import Kernel
-from .common import each, float_of_bits, is_float32, with_nan
+from .common import each, exact, float_of_bits, is_float32, with_nan
 from .common import erf as inner_erf
 
 ERFCX = erfcx_coefficients()
@@ -43,8 +48,23 @@ def _erfc(x, out):
         out[i] = x[i] if v != v else np.float32(y)
 
 
-def _kernel(loop):
-    return Kernel(accepts=is_float32, forward=lambda xp, x: each(loop, x))
+@exact
+def _erf64(x, out):
+    for i in range(x.size):
+        out[i] = math.erf(x[i])
 
 
-erf, erfc = map(_kernel, (_erf, _erfc))
+@exact
+def _erfc64(x, out):
+    for i in range(x.size):
+        out[i] = math.erfc(x[i])
+
+
+def _kernel(single, double):
+    return Kernel(
+        accepts=lambda x: is_float32(x) or x.dtype == np.float64,
+        forward=lambda xp, x: each(single if x.dtype == np.float32 else double, x),
+    )
+
+
+erf, erfc = _kernel(_erf, _erf64), _kernel(_erfc, _erfc64)

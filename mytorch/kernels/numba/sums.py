@@ -166,19 +166,44 @@ def _plan(shape, axis):
     return (outer, n, inner), shape[:first] + shape[last + 1 :], later, kept, ones
 
 
+def _in_memory_order(x, axis):
+    """Returns x with its axes in the order of memory, the axes to reduce there, and the order; None if x has gaps or repetitions.
+
+    A transposed matrix or an image with channels last is thus reduced as it is in memory.
+    """
+    order = sorted(range(x.ndim), key=lambda a: -x.strides[a])
+    y = x.transpose(order)
+    if not y.flags.c_contiguous:
+        return None
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return y, tuple(sorted(order.index(a % x.ndim) for a in axes)), order
+
+
 def _accepts(x, axis=None, dtype=None, keepdims=False):
-    return x.dtype == np.float32 and dtype is None and x.flags.c_contiguous and _plan(x.shape, axis) is not None
+    if x.dtype != np.float32 or dtype is not None:
+        return False
+    if x.flags.c_contiguous:
+        return _plan(x.shape, axis) is not None
+    ordered = _in_memory_order(x, axis)
+    return ordered is not None and _plan(ordered[0].shape, ordered[1]) is not None
 
 
 def _accepts_rows(x, axis=None, dtype=None, keepdims=False):
     if not _accepts(x, axis, dtype):
         return False
+    if not x.flags.c_contiguous:
+        x, axis, _ = _in_memory_order(x, axis)
     (_, _, inner), _, later, *_ = _plan(x.shape, axis)
     return inner == 1 and not later  # a loop over rows: the last axes, and no others
 
 
 def _run(sums, columns=None, product=False):
     def run(xp, x, axis=None, dtype=None, keepdims=False):
+        if not x.flags.c_contiguous:
+            x, axes, order = _in_memory_order(x, axis)
+            back = np.argsort(order if keepdims else [a for i, a in enumerate(order) if i not in axes])
+            out = run(xp, x, axes, dtype, keepdims)
+            return np.transpose(out, back) if len(back) > 1 else out
         (outer, n, inner), shape, later, kept, ones = _plan(x.shape, axis)
         # So that several threads can share a sum, it is divided into parts. A product is not, since its parts are not added.
         tasks = outer if inner == 1 else -(-inner // _STRIP) * outer

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...arrays import config, dtypes, is_raw, ndarray, numpy_ns
 from ...arrays.array import Array
+from ...arrays.blocks import LARGE
 from ...arrays.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ...arrays.overriding import PLAIN, asking, asking_first
 from ...arrays.tensor import Tensor
@@ -24,6 +25,7 @@ from ...autograd.node import Node, keep_saved
 from ...kernels.registry import SMALL
 from .checked import as_array
 from .errors import translate_error
+from .half import FLOAT32
 from .operands import is_operand
 from .refused import SECOND
 
@@ -281,6 +283,7 @@ def _unary_with_attributes(op, dispatch):
 
 def _binary(op, operator, dispatch, numbers):
     compute, accepted, promotes = on_numpy(op), _accepted(op), op.dtype != "same"
+    float32 = "f" in accepted
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype, layout = accepted is _ALL, op.layout
     follows = layout is iterator
@@ -300,8 +303,10 @@ def _binary(op, operator, dispatch, numbers):
         if type(x0) is not ndarray:
             return general(input, other)
         dtype = x0.dtype
-        if not (any_dtype or dtype.char in accepted):
-            return general(input, other)
+        if dtype is not FLOAT32 or not float32:
+            # NumPy converts each number of a half-precision array; kernels convert large arrays much faster.
+            if not (any_dtype or dtype.char in accepted) or (x0.size >= LARGE and dtype.char in _HALF):
+                return general(input, other)
         if kernels and "cpu" in kernels and (x0.size >= SMALL or _fused_policy()):
             return general(input, other)
         if type(other) in PLAIN:
