@@ -36,8 +36,8 @@ class Adam(Optimizer):
         >>> p = nn.Parameter(tensor([1.0]))
         >>> (3 * p).sum().backward()
         >>> optim.Adam([p], lr=0.25).step()  # the first step is lr * sign(gradient)
-        >>> round(p.item(), 4)
-        0.75
+        >>> p
+        tensor([0.75000], requires_grad=True)
 
     See also: `optim.AdamW`.
     """
