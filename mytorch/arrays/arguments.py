@@ -13,7 +13,7 @@ SHARED = {
     "dtype": "dtype of the result.",
     "device": "device of the result.",
     "requires_grad": "if True, autograd records operations on the result (default: False).",
-    "layout": "must be `mytorch.strided`, the only layout (default).",
+    "layout": "must be `mytorch.strided` (default).",
     "memory_format": "order of the axes in memory, such as `mytorch.channels_last`.",
     "pin_memory": "if True, uses page-locked memory for fast copies to a GPU (default: False).",
     "keepdim": "if True, keeps the reduced dimensions with size 1 (default: False).",

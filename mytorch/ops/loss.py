@@ -148,6 +148,9 @@ def cross_entropy(
 
     With reduction "mean", the sum of the losses is divided by the sum of the weights of the targets.
 
+    Use it for one of several classes. It receives logits, so the model needs no softmax; `nll_loss` is for a model that
+    ends in `log_softmax`.
+
     Args:
         input: logits. Do not apply softmax first.
         target: class indices of any integer dtype, or class probabilities of the same shape as `input`.
@@ -491,6 +494,8 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     """Computes the squared error, averaged over the elements by default.
 
         loss = (input - target)^2
+
+    Use it for regression. A single outlier can dominate it, and then `l1_loss` or `huber_loss` is more robust.
 
     Args:
         input: predictions.
