@@ -467,7 +467,7 @@ def signature(name, value):
     if isinstance(value, type):
         found = found.replace(return_annotation=found.empty)
     line = f"{name}{plain(found)}"
-    if len(line) <= 100:
+    if len(line) <= 92:
         return line
     arguments = [plain(p) for p in found.parameters.values()]
     kinds = [p.kind for p in found.parameters.values()]

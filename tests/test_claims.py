@@ -323,7 +323,7 @@ def test_sizes_of_the_installation():
         pytest.skip("the pages state the sizes of current packages, which were installed with lists of their files")
     small += own_megabytes()
     numba = megabytes("numba", "llvmlite")
-    places = list(stated(rf"(?:About|without `?\[numba\]`?) (\d+){SPACE}MB"))
+    places = list(stated(rf"(?:About|minute,|without `?\[numba\]`?) (\d+){SPACE}MB"))
     assert places
     for page, size in places:
         assert abs(size - small) <= 0.1 * small, (page, size, small)
@@ -331,6 +331,14 @@ def test_sizes_of_the_installation():
         assert abs(size - numba) <= 0.1 * numba, (page, size, numba)
     for page, size in [] if numba is None else stated(rf"\[numba\]\"? # (\d+){SPACE}MB"):
         assert abs(size - small - numba) <= 0.1 * (small + numba), (page, size, small + numba)
+
+
+def test_the_quickstart_lists_all_extras():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = re.findall(r"^([a-z]+\d*) = \[", text.partition("[project.optional-dependencies]")[2].partition("\n[")[0], re.M)
+    table = (ROOT / "docs" / "start.md").read_text(encoding="utf-8").partition("| Command | Contents |")[2].partition("\n\n")[0]
+    assert len(extras) > 15
+    assert set(extras) <= set(re.findall(r"[a-z]+\d*", table)), table
 
 
 def test_benchmark_pages_are_the_stored_results():
