@@ -428,3 +428,13 @@ def test_a_device_that_is_missing_or_unknown():
         with pytest.raises(AssertionError, match="can't be used") as caught:  # as in a PyTorch without CUDA
             mytorch.ones(1, device="cuda")
         assert isinstance(caught.value, RuntimeError)
+
+
+def test_an_unexpected_keyword_names_the_one_that_was_meant():
+    for call in (lambda: mytorch.sum(mytorch.ones(2), dims=0), lambda: mytorch.softmax(mytorch.ones(2), dims=0)):
+        with pytest.raises(
+            TypeError, match=r"^\w+\(\) got an unexpected keyword argument 'dims'\. Did you mean 'dim'\?$"
+        ):
+            call()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz'$"):
+        mytorch.sum(mytorch.ones(2), zzz=0)
