@@ -746,6 +746,9 @@ def pages():
     lines = [
         "# Reference\n",
         "All public functions and classes. The pages are made from signatures and docstrings; the tests run\nevery example.\n",
+        "Before you paste an example into a Python prompt, give these lines:\n",
+        "```python\nimport numpy as np\n\nimport mytorch\nfrom mytorch import nn, optim, tensor\n"
+        "from mytorch.nn import functional as F\n```\n",
     ]
     found = {}
     for section, listed in SECTIONS.items():
