@@ -240,7 +240,7 @@ if [ "$target" = demo ] || [ "$target" = text ]; then
             ;;
     esac
     echo "To generate more text, run:"
-    echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 $example"
+    echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 --max_tokens_gen 600 $example"
     if [ "$target" = demo ]; then
         echo "To train on your own text, run:"
         echo "  bash ${script%inference_gpt2.py}train_gpt2.sh text book.txt"

@@ -285,8 +285,8 @@ def sources():
     return sorted(found)
 
 
-def related(name, value, page):
-    """Returns the links of an entry to related ones: in-place variant, method, function, layer, aliases."""
+def related(name, value, page, listed=()):
+    """Returns the links of an entry to related ones: in-place variant, method, function, layer, aliases; not those of `listed`."""
     found = []
 
     def add(label, full):
@@ -310,7 +310,7 @@ def related(name, value, page):
         if other != full and not is_in_place(value):
             add("alias", other)
         del targets
-    found = [(label, target) for label, target in found if target[1] != full]
+    found = [(label, t) for label, t in found if t[1] != full and link("", t, page)[3:-1] not in listed]
     return ", ".join(f"{link(f'`{_shown(t[1])}`', t, page)} ({label})" for label, t in found)
 
 
@@ -467,7 +467,7 @@ def signature(name, value):
     if isinstance(value, type):
         found = found.replace(return_annotation=found.empty)
     line = f"{name}{plain(found)}"
-    if len(line) <= 100:
+    if len(line) <= 92:
         return line
     arguments = [plain(p) for p in found.parameters.values()]
     kinds = [p.kind for p in found.parameters.values()]
@@ -491,12 +491,15 @@ def entry(page, name, value, level=2, owner=None):
     skip = (*parameters(value), *(parameters(owner) if owner else ()), name, name.rpartition(".")[2])
     parts = [f"{'#' * level} `{name}` {{ #{full} }}"]
     if not isinstance(value, property):
-        parts.append(f"```python\n{signature(name, value)}\n```")
-    parts.append(markdown(inspect.getdoc(value) or "", page, skip))
+        parts.append(f"``` {{.python .signature}}\n{signature(name, value)}\n```")
+    doc = markdown(inspect.getdoc(value) or "", page, skip)
+    parts.append(doc)
     place = source(value, name)
     links = [f"Source: {source_link(place)}"] if place else []
-    near = related(name, value, page) if level == 2 else related_method(name, page)
-    links += [f"See also: {near}"] if near else []
+    # Without the links that the docstring has in its own "See also".
+    listed = set(re.findall(r"\[`[^\]]*`\]\(([^)]*)\)", doc))
+    near = related(name, value, page, listed) if level == 2 else related_method(name, page)
+    links += [f"Related: {near}"] if near else []
     if links:
         parts.append(f'<p class="entry-links" markdown="span">{" · ".join(links)}</p>')
     text = "\n\n".join(parts) + "\n"
@@ -641,7 +644,7 @@ def tensor_page():
     parts = [
         "# mytorch.Tensor",
         "## `Tensor` { #mytorch.Tensor }",
-        f"```python\n{signature('Tensor', tensor)}\n```",
+        f"``` {{.python .signature}}\n{signature('Tensor', tensor)}\n```",
         markdown(inspect.getdoc(tensor), page, parameters(tensor)),
         f'<p class="entry-links" markdown="span">Source: {source_link(place)}</p>',
         "## Attributes",
@@ -743,6 +746,9 @@ def pages():
     lines = [
         "# Reference\n",
         "All public functions and classes. The pages are made from signatures and docstrings; the tests run\nevery example.\n",
+        "Before you paste an example into a Python prompt, give these lines:\n",
+        "```python\nimport numpy as np\n\nimport mytorch\nfrom mytorch import nn, optim, tensor\n"
+        "from mytorch.nn import functional as F\n```\n",
     ]
     found = {}
     for section, listed in SECTIONS.items():

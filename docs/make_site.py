@@ -26,6 +26,9 @@ def on_config(config):
     next(part for part in config.nav if "Reference" in part)["Reference"] = reference
     if (ROOT / "docs" / "gallery.md").exists():
         config.nav.insert(2, {"Gallery": "gallery.md"})
+    from mytorch.version import __version__
+
+    config.copyright = f"mytorch {__version__}"
     return config
 
 

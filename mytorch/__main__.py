@@ -26,7 +26,9 @@ def _show(kind, error, trace):
         if frame.filename not in ours:
             break
         inner = inner.tb_next
-    sys.__excepthook__(kind, error.with_traceback(inner or trace), inner or trace)
+    if inner is None and not issubclass(kind, SyntaxError):  # a SyntaxError of the program has no frame of the program
+        inner = trace
+    sys.__excepthook__(kind, error.with_traceback(inner), inner)
 
 
 def _run_code(code):

@@ -501,7 +501,9 @@ def _softmax(func, input, dim=None, *args, **kwargs):
 
 def _matmul(func, a, b, *args):
     if not isinstance(a, NestedTensor):
-        raise NotImplementedError("matmul: expected a nested tensor as first operand.")
+        raise NotImplementedError(
+            f"matmul: expected a nested tensor as first operand, got a {type(a).__name__} of shape {tuple(a.shape)}."
+        )
     if isinstance(b, NestedTensor):
         parts = [func(x, y) for x, y in zip(a.unbind(), b.unbind(), strict=True)]
         return (

@@ -14,7 +14,8 @@ def _forward(x, out):
 @kernel
 def _backward(g, x, out):
     for i in range(x.size):
-        out[i] = g[i] * np.float32(0.5) * (np.float32(1) + x[i] / np.sqrt(x[i] * x[i] + np.float32(4)))
+        slope = np.float32(1) + x[i] / np.sqrt(x[i] * x[i] + np.float32(4))
+        out[i] = g[i] * np.float32(0.5) * slope
 
 
 def accepts(input):

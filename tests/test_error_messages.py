@@ -374,3 +374,67 @@ def test_a_module_without_super_init_says_what_is_missing():
 
     with pytest.raises(AttributeError, match=r"Begin Net.__init__ with super\(\).__init__\(\)"):
         Net()(mytorch.ones(2))
+
+
+class OfThisFile:
+    pass
+
+
+@pytest.mark.cpu_only
+def test_messages_name_the_function_that_was_called(tmp_path):
+    """`save` adds advice to the error of pickle and keeps its class; functions that send objects do not speak of files."""
+    with pytest.raises((pickle.PicklingError, AttributeError), match=r"^save: Can't .*Save a state dict"):
+        mytorch.save(lambda x: x, tmp_path / "x.pt")
+    dist = mytorch.distributed
+    dist.init_process_group()
+    try:
+        for name, call in {
+            "all_gather_object": lambda: dist.all_gather_object([None], OfThisFile()),
+            "gather_object": lambda: dist.gather_object(OfThisFile(), [None]),
+            "broadcast_object_list": lambda: dist.broadcast_object_list([OfThisFile()]),
+            "scatter_object_list": lambda: dist.scatter_object_list([None], [OfThisFile()]),
+        }.items():
+            with pytest.raises(TypeError, match=rf"^{name}: .* is OfThisFile, which can't be sent"):
+                call()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_module_attribute_of_another_class_is_named_by_its_package():
+    layer = mytorch.nn.Linear(1, 1)
+    package = mytorch.Tensor.__module__.partition(".")[0]  # "torch" if an earlier test switched to PyTorch mode
+    with pytest.raises(
+        TypeError, match=rf"cannot assign '{package}\..*Tensor' as parameter 'weight' \({package}\.nn\."
+    ):
+        layer.weight = mytorch.ones(1)
+
+
+def test_a_forward_function_without_xp_is_refused():
+    from mytorch.ops.dispatch.op import op
+
+    with pytest.raises(TypeError, match=r"forgetful: expected .* got \(input\)\. Put xp first"):
+
+        @op(dtype="float")
+        def forgetful(input):
+            return input
+
+
+@pytest.mark.cpu_only
+def test_a_device_that_is_missing_or_unknown():
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, meta") as caught:
+        mytorch.ones(1, device="gpu")
+    assert not {"mps", "xpu"} & set(re.findall(r"\w+", str(caught.value)))
+    if not mytorch.cuda.is_available():
+        with pytest.raises(AssertionError, match="can't be used") as caught:  # as in a PyTorch without CUDA
+            mytorch.ones(1, device="cuda")
+        assert isinstance(caught.value, RuntimeError)
+
+
+def test_an_unexpected_keyword_names_the_one_that_was_meant():
+    for call in (lambda: mytorch.sum(mytorch.ones(2), dims=0), lambda: mytorch.softmax(mytorch.ones(2), dims=0)):
+        with pytest.raises(
+            TypeError, match=r"^\w+\(\) got an unexpected keyword argument 'dims'\. Did you mean 'dim'\?$"
+        ):
+            call()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz'$"):
+        mytorch.sum(mytorch.ones(2), zzz=0)

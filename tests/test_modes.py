@@ -245,6 +245,13 @@ def test_module_runs_as_main(tmp_path):
     assert done.stdout == "__main__ ['--n', '1'] tensor([1.]) 5\n", done.stderr
 
 
+def test_a_syntax_error_has_no_frames_of_the_library(tmp_path):
+    (tmp_path / "broken.py").write_text("x = (\n")
+    ours, pythons = run_python("-m", "mytorch", "broken.py", cwd=tmp_path), run_python("broken.py", cwd=tmp_path)
+    assert ours.returncode == pythons.returncode == 1
+    assert ours.stderr.splitlines()[1:] == pythons.stderr.splitlines()[1:]  # without the line of the path
+
+
 def test_code_runs_as_main():
     done = run_python("-m", "mytorch", "-c", "import sys, torch; print(sys.argv, __name__, torch.__name__)", "a")
     assert done.stdout == "['-c', 'a'] __main__ torch\n"

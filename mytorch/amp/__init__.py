@@ -151,6 +151,8 @@ class autocast(ModeSwitch):
     On a CPU, as in PyTorch, only losses, decompositions and transforms run in float32; other ops use the dtype of their
     inputs. Run the forward pass and the loss inside the block, and `backward()` outside of it.
 
+    Use it to train faster on a GPU, while the parameters stay in float32. With float16, add a `GradScaler`.
+
     Args:
         device_type: "cuda" or "cpu" (default: "cuda").
         dtype: float16 or bfloat16 (default: float16 on a GPU, bfloat16 on a CPU).

@@ -1,7 +1,7 @@
 """Descriptions of arguments that many functions share: `described` adds them to docstrings."""
 
 import re
-from inspect import Parameter, Signature, cleandoc
+from inspect import Parameter, Signature, cleandoc, unwrap
 from types import FunctionType
 
 SHARED = {
@@ -13,7 +13,7 @@ SHARED = {
     "dtype": "dtype of the result.",
     "device": "device of the result.",
     "requires_grad": "if True, autograd records operations on the result (default: False).",
-    "layout": "must be `mytorch.strided`, the only layout (default).",
+    "layout": "must be `mytorch.strided` (default).",
     "memory_format": "order of the axes in memory, such as `mytorch.channels_last`.",
     "pin_memory": "if True, uses page-locked memory for fast copies to a GPU (default: False).",
     "keepdim": "if True, keeps the reduced dimensions with size 1 (default: False).",
@@ -42,6 +42,19 @@ def names_of(function, skip=0):
     """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
     code = function.__code__
     return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
+
+
+def suggestion(error, function, kwargs):
+    """Returns the error of an unexpected keyword with the name that was probably meant, as Python does from 3.13 on, or None."""
+    name = next(
+        (name for name in kwargs if str(error).endswith(f"() got an unexpected keyword argument '{name}'")), None
+    )
+    if name is None or not str(error).startswith(f"{function.__name__}()"):
+        return None
+    import difflib
+
+    near = difflib.get_close_matches(name, names_of(unwrap(function)), n=1)
+    return TypeError(f"{error}. Did you mean '{near[0]}'?") if near else None
 
 
 def described(function, **texts):

@@ -162,7 +162,7 @@ def owner_of(raw):
     It is None if the owner is not one contiguous block of the same dtype, or if the strides of the view are negative.
     """
     owner = base = raw
-    while base is not None:  # as_strided puts an object that is not an array between two arrays
+    while base is not None:  # NumPy's as_strided sets `.base` to a helper object, so look one level deeper
         owner, base = (base if isinstance(base, type(raw)) else owner), getattr(base, "base", None)
     fits = owner.dtype == raw.dtype and owner.size and (owner.flags.c_contiguous or owner.flags.f_contiguous)
     return owner if fits and all(s >= 0 and s % raw.itemsize == 0 for s in raw.strides) else None

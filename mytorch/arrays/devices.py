@@ -44,7 +44,8 @@ class device:
                 raise RuntimeError(f"Invalid device string: {type!r}; expected a name like 'cpu' or 'cuda:0'.")
             index = int(number)
         if name not in KINDS:
-            raise RuntimeError(f"Expected one of {', '.join(KINDS)} device type at start of device string: {name}")
+            usable = [kind for kind in KINDS if kind not in ("mps", "xpu")]  # these two have names, but no tensors
+            raise RuntimeError(f"Expected one of {', '.join(usable)} device type at start of device string: {name}")
         self.type = name
         self.index = index
 

@@ -29,6 +29,10 @@ class DeviceError(RuntimeError):
     """Raised if the inputs of an operation are on different devices, or if a device is not available."""
 
 
+class NoGPUError(DeviceError, AssertionError):
+    """Raised if CuPy or a GPU is missing. It is also an AssertionError, as in a PyTorch without CUDA."""
+
+
 class OutOfMemoryError(RuntimeError):
     """Raised if the GPU does not have enough memory for an allocation."""
 

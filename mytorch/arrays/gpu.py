@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from . import capturing, hooks, in_flight
-from .errors import DeviceError, OutOfMemoryError
+from .errors import NoGPUError, OutOfMemoryError
 from .meta import MetaArray, meta_ns
 from .namespaces import Namespace, ndarray, numpy_ns
 from .others import BY_ARRAY
@@ -209,12 +209,12 @@ def cupy_ns():
     """Returns the namespace of CuPy.
 
     Raises:
-        DeviceError: CuPy or a GPU is missing.
+        NoGPUError: CuPy or a GPU is missing.
     """
     if _cupy_ns is None:
         _load_cupy()
         if _cupy_ns is None:
-            raise DeviceError(f"device 'cuda' can't be used: {problem}.")
+            raise NoGPUError(f"device 'cuda' can't be used: {problem}.")
     return _cupy_ns
 
 

@@ -113,6 +113,9 @@ def grad(
 ):  # fmt: skip
     """Computes the gradients of the sum of `outputs` with respect to `inputs`. It does not change any `.grad`.
 
+    Use it when a gradient is a value to compute with, such as in a gradient penalty or a second derivative
+    (`create_graph=True`). In a training loop, `backward` fills the `.grad` of all parameters at once.
+
     Args:
         outputs: a tensor, or a sequence of tensors.
         inputs: a tensor, or a sequence of tensors.

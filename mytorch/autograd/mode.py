@@ -308,7 +308,7 @@ class set_grad_enabled(_Choice):
         return self
 
     def __call__(self, function):
-        _mode.reset(self._before)  # used as a decorator: the switch is for the function's calls only
+        _mode.reset(self._before)  # as a decorator: switch when the function is called, not when it is decorated
         return super().__call__(function)
 
 

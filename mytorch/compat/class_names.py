@@ -109,8 +109,8 @@ _FILES = {
 }
 # Classes of these modules that PyTorch does not have.
 _OWN = set(
-    "CaptureError DTensorParameter DeviceError Edge Engine GraphFreedError InPlaceError InstanceNorm Mode ModeSwitch NonMember "
-    "OfCategories ParameterGroup Policy ShardedParameter SyncBatchNormFunction set_anomaly".split()
+    "CaptureError DTensorParameter DeviceError Edge Engine GraphFreedError InPlaceError InstanceNorm Mode ModeSwitch NoGPUError "
+    "NonMember OfCategories ParameterGroup Policy ShardedParameter SyncBatchNormFunction set_anomaly".split()
 )
 _waiting = {*_HOMES, *_NAMED_AFTER_CLASS}  # modules that were not imported when `show` last ran
 _seen: list[Any] = [0]

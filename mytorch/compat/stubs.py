@@ -67,7 +67,7 @@ _INSTEAD = {
     "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
 }
 MODULES = {path: feature for feature, paths in _FEATURES.items() for path in paths.split()}
-HERE = ("_C._nn",)  # paths below them that are not absent
+HERE = ("_C._nn",)  # exceptions: submodules of absent modules that do exist
 FOUND = {  # names in them that are not absent
     f"_C.{name}": f"compat.overrides:{name}"
     for name in "DisableTorchFunction DisableTorchFunctionSubclass _disabled_torch_function_impl".split()

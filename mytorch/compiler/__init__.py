@@ -71,12 +71,13 @@ def compile(
         RuntimeError: the backend or the mode does not exist, or both `mode` and `options` are given.
 
     Example:
-        >>> @mytorch.compile
-        ... def f(x):
-        ...     return mytorch.tanh(x) * 2
-        >>> x = mytorch.tensor([0.0, 1.0])
-        >>> [f(x).tolist() == (mytorch.tanh(x) * 2).tolist() for _ in range(3)]
-        [True, True, True]
+        >>> model = mytorch.compile(nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1)))
+        >>> x, y = mytorch.ones(8, 2), mytorch.ones(8, 1)
+        >>> for step in range(3):  # the first backward runs eagerly, the second is recorded, the third is compiled
+        ...     loss = F.mse_loss(model(x), y)
+        ...     loss.backward()
+        >>> model(x).shape
+        mytorch.Size([8, 1])
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")

@@ -567,7 +567,7 @@ def all_gather_object(object_list: list, obj: Any, group: Group = None) -> None:
     Raises:
         TypeError: if an object is neither plain data nor a tensor. Objects are never pickled.
     """
-    content = encode(obj)
+    content = encode(obj, "all_gather_object")
     label = group.enter("all_gather_object")
     for i, one in enumerate(all_gather_bytes(group.engine, content, label)):
         object_list[i] = decode(one)
@@ -591,7 +591,7 @@ def gather_object(
     here = group.rank() == root
     if here and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
-    everyone = all_gather_bytes(group.engine, encode(obj), group.enter("gather_object"))
+    everyone = all_gather_bytes(group.engine, encode(obj, "gather_object"), group.enter("gather_object"))
     if here and object_gather_list is not None:
         for i, one in enumerate(everyone):
             object_gather_list[i] = decode(one)
@@ -611,7 +611,7 @@ def broadcast_object_list(
         TypeError: if an object is neither plain data nor a tensor. Objects are never pickled.
     """
     root = _root(group, src, group_src, "broadcast_object_list", default=0)
-    content = encode(list(object_list)) if group.rank() == root else b""
+    content = encode(list(object_list), "broadcast_object_list") if group.rank() == root else b""
     label = group.enter(f"broadcast_object_list({len(object_list)})")
     received = decode(broadcast_bytes(group.engine, content, root, label))
     if group.rank() != root:
@@ -640,7 +640,7 @@ def scatter_object_list(
         items = list(scatter_object_input_list)
         if len(items) != group.size():
             raise ValueError(f"scatter_object_list: expected {group.size()} objects, got {len(items)}.")
-        content = encode(items)
+        content = encode(items, "scatter_object_list")
     label = group.enter("scatter_object_list")
     scatter_object_output_list[0] = decode(broadcast_bytes(group.engine, content, root, label))[group.rank()]
 

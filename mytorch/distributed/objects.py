@@ -14,14 +14,18 @@ from ..files.serialization import load, save_tree
 from .engine import Engine
 
 
-def encode(obj: Any) -> bytes:
+def encode(obj: Any, function: str = "distributed") -> bytes:
     """Return an object as bytes.
+
+    Args:
+        obj: the object.
+        function: name of the function that the user called, for error messages.
 
     Raises:
         TypeError: if it contains something other than plain data and tensors.
     """
     file = io.BytesIO()
-    save_tree(obj, file)
+    save_tree(obj, file, function)
     return file.getvalue()
 
 

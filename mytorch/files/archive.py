@@ -12,6 +12,7 @@ import copyreg
 import functools
 import io
 import pickle
+import re
 import struct
 import sys
 import weakref
@@ -355,7 +356,13 @@ def pickled(obj, views=False):
     except OtherObjectError:
         content = io.BytesIO()
         pickler = sys.modules[__package__].trusted.Pickler(content, views)
-        pickler.dump(obj)
+        try:
+            pickler.dump(obj)
+        except (pickle.PicklingError, AttributeError) as error:
+            if not re.match("Can't (pickle|get) ", str(error)):
+                raise
+            advice = "Save a state dict, or define the function or class at the top level of a module."
+            raise type(error)(f"save: {str(error).rstrip('.')}. {advice}") from error
     return content.getvalue(), pickler
 
 

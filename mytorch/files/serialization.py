@@ -304,7 +304,8 @@ def save_state_dict(
 class _Writer:
     """Converts an object to a JSON tree, and collects its tensors by name."""
 
-    def __init__(self):
+    def __init__(self, function="save"):
+        self.function = function  # that the user called
         self.tensors = {}
         self.names = {}  # id of an array -> name, so that each array is stored once
         self.kept = []
@@ -329,9 +330,10 @@ class _Writer:
                 return items
             return {next(mark for mark, kind in _SEQUENCES.items() if type(x) is kind): items}
         where = path.rstrip(".") or "the object"
-        hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
+        verb = "save" if self.function == "save" else "send"
+        hint = f"; {verb} its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
-            f"save: {where} is {type(x).__name__}, which can't be saved. Expected tensors, numbers, strings, or dicts, "
+            f"{self.function}: {where} is {type(x).__name__}, which can't be {'saved' if verb == 'save' else 'sent'}. Expected tensors, numbers, strings, or dicts, "
             f"lists, tuples and sets of them{hint}."
         )
 
@@ -398,17 +400,18 @@ def _build(x, take):
     return _VALUES[mark][2](value)
 
 
-def save_tree(obj: Any, f: PathOrFile) -> None:
+def save_tree(obj: Any, f: PathOrFile, function: str = "save") -> None:
     """Writes an object to a safetensors file. The metadata stores its containers as JSON. `load` reads the file.
 
     Args:
         obj: tensors, arrays, numbers, strings, None, and dicts, lists and tuples of these.
         f: file name with any ending, or a binary file. A named file is replaced atomically.
+        function: name of the function in error messages.
 
     Raises:
         TypeError: the object contains another type.
     """
-    writer = _Writer()
+    writer = _Writer(function)
     tree = writer.tree(obj, "")
     save_safetensors(writer.tensors, f, {"format": FORMAT, "tree": json.dumps(tree, separators=(",", ":"))})
 

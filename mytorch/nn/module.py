@@ -840,9 +840,9 @@ class Module:
             ValueError: `mode` is not a bool.
 
         Example:
-            >>> model = nn.Sequential(nn.Dropout()).train(False)
-            >>> model[0].training
-            False
+            >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).eval()
+            >>> model.train()[1].training  # dropout is on again
+            True
         """
         if not isinstance(mode, bool):
             raise ValueError(f"training mode is expected to be boolean, got {mode!r}")
@@ -1145,6 +1145,9 @@ class Module:
     ) -> dict[str, Any]:
         """Returns the parameters and persistent buffers by dotted name. The tensors share the memory of the module.
 
+        Use it to save a model: a file with these names and tensors does not depend on your code. Clone the tensors if
+        you want to keep the values while the training goes on.
+
         Args:
             args: deprecated, use the keyword arguments.
             destination: dict that receives the tensors. By default, a new `OrderedDict`.
@@ -1335,6 +1338,7 @@ class Module:
 
 def _refuse_other_than_none(value, what, name, expected):
     if value is not None:
+        expected = expected.replace("mytorch", Tensor.__module__.partition(".")[0])  # "torch" in PyTorch mode
         raise TypeError(f"cannot assign '{_typename(value)}' as {what} '{name}' ({expected} or None expected)")
 
 

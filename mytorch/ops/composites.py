@@ -112,8 +112,8 @@ def gelu_mlp(
         RuntimeError: sizes that do not fit, or another approximation.
 
     Example:
-        >>> round(F.gelu_mlp(tensor([3.0, 2.0]), mytorch.ones(4, 2), mytorch.ones(1, 4)).item(), 3)
-        20.0
+        >>> F.gelu_mlp(tensor([30.0, 20.0]), mytorch.ones(4, 2), mytorch.ones(1, 4))
+        tensor([200.00000])
     """
     tanh = approximate == "tanh" and input.device.type != "cpu" and weight1.ndim == weight2.ndim == 2
     fits = tanh and input.shape[-1:] == weight1.shape[1:] and weight2.shape[1:] == weight1.shape[:1]

@@ -88,8 +88,8 @@ def geglu(input, other=None, approximate="none", *, fused=None):
         RuntimeError: the shapes differ, the last axis has an odd size, or another approximation.
 
     Example:
-        >>> [round(y, 4) for y in F.geglu(tensor([1.0, 0.0]), tensor([2.0, 2.0])).tolist()]
-        [1.6827, 0.0]
+        >>> F.geglu(tensor([1.0, 0.0]), tensor([2.0, 2.0]))
+        tensor([1.68269 0.00000])
 
     See also: `nn.functional.swiglu`.
     """

@@ -320,7 +320,9 @@ METHODS["unsafe_split"] = METHODS["split"]
 
 @public(inplace=False)
 def narrow_copy(input, dim, start, length):
-    """Returns a copy of `narrow`.
+    """Returns a slice along a dimension as a new tensor, which does not share memory with `input`.
+
+    Use it when the slice should outlive a large tensor; `narrow` is a view and keeps all of its memory.
 
     Args:
         start: first index.

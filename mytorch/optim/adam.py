@@ -34,10 +34,11 @@ class Adam(Optimizer):
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
+        >>> optimizer = optim.Adam([p], lr=0.25)
         >>> (3 * p).sum().backward()
-        >>> optim.Adam([p], lr=0.25).step()  # the first step is lr * sign(gradient)
-        >>> round(p.item(), 4)
-        0.75
+        >>> optimizer.step()  # the first step is lr * sign(gradient)
+        >>> p
+        tensor([0.75000], requires_grad=True)
 
     See also: `optim.AdamW`.
     """
@@ -163,11 +164,16 @@ class AdamW(Adam):
     Source: Loshchilov and Hutter, 2019.
 
     Example:
-        >>> p = nn.Parameter(tensor([1.0]))
-        >>> (0 * p).sum().backward()
-        >>> optim.AdamW([p], lr=0.5, weight_decay=0.5).step()  # the gradient is 0: only weight decay
-        >>> p.item()
-        0.75
+        >>> model = nn.Linear(2, 1)
+        >>> optimizer = optim.AdamW(model.parameters(), lr=0.1)
+        >>> x, y = mytorch.ones(4, 2), mytorch.zeros(4, 1)
+        >>> for step in range(100):
+        ...     loss = F.mse_loss(model(x), y)
+        ...     optimizer.zero_grad()
+        ...     loss.backward()
+        ...     optimizer.step()
+        >>> loss.item() < 1e-3
+        True
 
     See also: `optim.Adam`.
     """

@@ -35,10 +35,11 @@ class SGD(Optimizer):
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
+        >>> optimizer = optim.SGD([p], lr=0.5)
         >>> (3 * p).sum().backward()
-        >>> optim.SGD([p], lr=0.5).step()
-        >>> p.tolist()
-        [-0.5]
+        >>> optimizer.step()  # p - lr * gradient
+        >>> p
+        tensor([-0.50000], requires_grad=True)
     """
 
     options = Options(lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False).keyword_only(

@@ -197,7 +197,7 @@ class _Plan:
                     array = to_device(box.within(raw), CPU)
                     array = np.ascontiguousarray(array).reshape(box.sizes)
                     self.arrays[part["key"]] = array.copy() if copy and isinstance(raw, np.ndarray) else array
-        self.content = encode(self.objects)
+        self.content = encode(self.objects, "save")
         self.local = {}
 
     def write(self, folder):

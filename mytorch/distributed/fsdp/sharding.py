@@ -281,7 +281,7 @@ class FSDPModule:
 
 
 class UnshardHandle:
-    """A running `unshard`."""
+    """The handle of an asynchronous `unshard`; `wait()` blocks until the parameters are complete."""
 
     def __init__(self, group):
         self._group = group

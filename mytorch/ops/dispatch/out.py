@@ -9,7 +9,7 @@ import functools
 import inspect
 
 from ...arrays import config, dtypes
-from ...arrays.arguments import names_of
+from ...arrays.arguments import names_of, suggestion
 from ...arrays.dtypes import TYPE_WORDS
 from ...arrays.errors import warn
 from ...arrays.overriding import NOTHING, asking, can_override, overriding
@@ -178,12 +178,14 @@ def takes_out(function):
             check(args, kwargs)
         try:
             result = function(*args, **kwargs)
-        except TypeError:
+        except TypeError as error:
             if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
                 return result
             # Perhaps because of other names. Trying first keeps the usual call free of this.
             words = in_own_names(names_of(inspect.unwrap(function)), kwargs) if kwargs else None
             if words is None:
+                if (hint := suggestion(error, function, kwargs)) is not None:
+                    raise hint from None
                 raise
             result = function(*args, **words)
         except AttributeError as error:

@@ -157,6 +157,11 @@ class Record:
         code = forward.__code__
         if not code.co_argcount:
             raise TypeError(f"{self.name}: expected a forward function with the parameters (xp, input, ...), got none.")
+        if code.co_argcount == 1 and code.co_varnames[0] != "xp" and not code.co_flags & inspect.CO_VARARGS:
+            raise TypeError(
+                f"{self.name}: expected a forward function with the parameters (xp, input, ...), got ({code.co_varnames[0]}). "
+                "Put xp first."
+            )
         named = code.co_argcount + code.co_kwonlyargcount
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
         rest = code.co_varnames[named : named + 1] if self.variadic else ()
