@@ -335,8 +335,15 @@ def test_sizes_of_the_installation():
 
 def test_the_quickstart_lists_all_extras():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    extras = re.findall(r"^([a-z]+\d*) = \[", text.partition("[project.optional-dependencies]")[2].partition("\n[")[0], re.M)
-    table = (ROOT / "docs" / "start.md").read_text(encoding="utf-8").partition("| Command | Contents |")[2].partition("\n\n")[0]
+    extras = re.findall(
+        r"^([a-z]+\d*) = \[", text.partition("[project.optional-dependencies]")[2].partition("\n[")[0], re.M
+    )
+    table = (
+        (ROOT / "docs" / "start.md")
+        .read_text(encoding="utf-8")
+        .partition("| Command | Contents |")[2]
+        .partition("\n\n")[0]
+    )
     assert len(extras) > 15
     assert set(extras) <= set(re.findall(r"[a-z]+\d*", table)), table
 
