@@ -29,7 +29,7 @@ from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
-from .ops.dispatch.interpreter import interpreting
+from .ops.dispatch import interpreter
 from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
 from .utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -186,7 +186,7 @@ def _detach_in_transform(tensor):
         raise RuntimeError(
             f"{level.name}: the function calls detach_, an in-place operation, on a tensor from outside of it. Use detach() instead."
         )
-    with interpreting(None):  # the tangents of the tensor stay
+    with interpreter.interpreting(None):  # the tangents of the tensor stay
         tensor._mt_edge = _Cut.apply(Tensor._of(tensor._mt_data, edge), level)._mt_edge
     return True
 

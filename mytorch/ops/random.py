@@ -1183,7 +1183,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
             samples = races.argmax(-1)[:, None]
         else:
             samples = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
-    samples = samples.astype(np.int64, copy=False)
+    samples = samples.astype(np.int64)
     return Tensor._wrap(samples[0] if raw.ndim == 1 else samples)
 
 

@@ -159,13 +159,13 @@ def _log_sums_bwd_columns(own, x, g, out, gx):
 
 
 def _log_sum(xp, input, *, dim, keepdim=False):
-    (axis,) = dim
+    axis = dim[0] % input.ndim
     shape = tuple(1 if a == axis else n for a, n in enumerate(input.shape) if keepdim or a != axis)
     return along(axis, _log_sums, _log_sums_of_columns, input, out=np.empty(shape, np.float32))
 
 
 def _log_sum_vjp(g, input, out, dim):
-    (axis,) = dim
+    axis = dim[0] % input.ndim
     gx, x = np.empty(input.shape, np.float32), np.ascontiguousarray(input)
     g, out = (np.ascontiguousarray(a) for a in (g, out))
     if axis == input.ndim - 1:

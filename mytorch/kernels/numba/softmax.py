@@ -141,6 +141,7 @@ def accepts(input, *, dim, dtype=None):
     """Accepts a float32 input that is not empty, along its last axis, or along another axis with at least 16 columns."""
     if dtype is not None or not is_float32(input) or input.ndim == 0 or input.size == 0:
         return False
+    dim %= input.ndim
     return dim == input.ndim - 1 or math.prod(input.shape[dim + 1 :]) >= 16
 
 
@@ -158,6 +159,7 @@ def along(dim, by_row, by_column, *arrays, out=None):
         out: the result without the axis, for a reduction (default: of the shape of the arrays).
     """
     shape = arrays[0].shape
+    dim %= len(shape)
     if dim == len(shape) - 1:
         rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
         to = np.empty_like(rows[0]) if out is None else out.reshape(-1)
