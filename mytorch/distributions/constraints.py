@@ -178,7 +178,7 @@ class _Bounded(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         within = [compare(value, getattr(self, name)) for name, compare in zip(self._shown, self._compare, strict=True)]
-        if self.is_discrete and getattr(value.dtype, "numpy", value.dtype).kind not in "biu":
+        if self.is_discrete and np.dtype(getattr(value.dtype, "numpy", value.dtype)).kind not in "biu":
             within.append(value % 1 == 0)
         return functools.reduce(operator.and_, within)
 

@@ -33,9 +33,10 @@ def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
     Raises:
         ValueError: if a value is neither a number nor a tensor.
     """
-    shapes = {v._mt_data._array.shape if type(v) in PLAIN else None for v in values}
+    given: tuple[Any, ...] = values
+    shapes = {v._mt_data._array.shape if type(v) in PLAIN else None for v in given}
     if len(shapes) == 1 and None not in shapes:  # the usual case
-        return values
+        return given
     if not all(isinstance(v, (Tensor, Array, Number)) for v in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
