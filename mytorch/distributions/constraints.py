@@ -8,6 +8,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -178,7 +179,8 @@ class _Bounded(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         within = [compare(value, getattr(self, name)) for name, compare in zip(self._shown, self._compare, strict=True)]
-        if self.is_discrete and np.dtype(getattr(value.dtype, "numpy", value.dtype)).kind not in "biu":
+        dtype: Any = value.dtype
+        if self.is_discrete and getattr(dtype, "numpy", dtype).kind not in "biu":
             within.append(value % 1 == 0)
         return functools.reduce(operator.and_, within)
 
