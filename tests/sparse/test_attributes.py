@@ -14,7 +14,7 @@ UNCHANGED = """
 import sys
 import mytorch
 {mode}
-import mytorch.optim, mytorch.storage
+import mytorch.nn, mytorch.optim, mytorch.storage
 places = (mytorch, mytorch.Tensor, type(mytorch.ones(1)._mt_data), mytorch.autograd, mytorch.autograd.gradcheck)
 for cls in places[1:3]:
     for name in [*vars(cls)]:
