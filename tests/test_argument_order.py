@@ -77,6 +77,18 @@ torch.linalg.eigh(input=a.T @ a)[0]
 torch.linalg.vector_norm(input=a)
 torch.matrix_power(input=a.T @ a, n=2)
 torch.triangular_solve(input=v[:, None], A=torch.eye(3))
+torch.addcmul(a, 0.5, b, b)
+torch.addcdiv(a, 0.5, b, b)
+a.clone().addcdiv_(-0.5, b, b)
+torch.addmm(0.5, g[:3], a.T, b)
+torch.addmm(0.5, g[:3], 2, a.T, b)
+g[:3].clone().addmm_(2, a.T, b)
+torch.addmv(0.5, u, 2, g[:3], v)
+u.addmv(2, g[:3], v)
+torch.addr(0.5, g[:3], 2, v, w)
+torch.addbmm(0.5, g[:3], 2, c.mT, c)
+torch.baddbmm(0.5, c[:, :, :1], 2, c, c.mT[:, :, :1])
+torch.baddbmm(0.5, c[:, :, :1], c, c.mT[:, :, :1])
 """
 SETUP = """
 a = torch.tensor([[0.3, -1.2, 0.7], [1.9, 0.4, -0.6]])

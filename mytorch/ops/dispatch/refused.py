@@ -208,6 +208,8 @@ _WORDS = {
 _NUMBER = (dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX)
 _SCALARS = {"i": (dtypes.INT,), "I": (dtypes.INT,), "f": _NUMBER, "n": _NUMBER}  # tensors without axes that are numbers
 _NOT_INTEGERS = frozenset((float, complex, str, list, tuple, _NONE))  # as elements of a list of integers
+# Functions with a deprecated order of four or five arguments, f(beta, input, alpha, …) or f(input, value, …), which they read themselves.
+_DEPRECATED = frozenset("addbmm addcdiv addcmul addmm addmv addr baddbmm".split())
 # Functions whose tensors can be numbers.
 _NUMBERS = frozenset("add div divide floor_divide mul multiply sub subtract true_divide".split())
 
@@ -263,6 +265,8 @@ class _Rules:
         Raises:
             TypeError, RuntimeError, NotImplementedError: PyTorch refuses the arguments.
         """
+        if len(args) > 3 and self.name.rstrip("_") in _DEPRECATED:
+            return None
         lists, tensors = [], False
         for name, value in (*zip(self.places, args[: self.count]), *kwargs.items()):  # noqa: B905 - not all are given
             if type(value) in self.watched.get(name, ()):
