@@ -78,9 +78,8 @@ BAD_VALUES = [
 def test_values_outside_of_the_support(name, values, value, torch):
     messages = []
     for lib in (mytorch, torch):
-        d = getattr(lib.distributions, name)(
-            **_made(lib, values), validate_args=True
-        )  # torch.compile changes the default
+        # torch.compile changes PyTorch's default for the rest of the process.
+        d = getattr(lib.distributions, name)(**_made(lib, values), validate_args=True)
         with pytest.raises(ValueError, match="to be within the support") as caught:
             d.log_prob(lib.tensor(value))
         messages.append(re.sub(r"\(?\w+\(.*?\) of the|of the distribution.*", "", _words(str(caught.value))))
