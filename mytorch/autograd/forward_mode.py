@@ -140,9 +140,8 @@ class Level(Interpreter):
                         if _base_of(o)[0] is o:
                             self.give(o, t)
                 return out
-            with in_mode(
-                get_mode().replace(saved_hooks=None)
-            ):  # hooks see what the op saves, not what its tangents save
+            # Hooks see what the op saves, not what its tangents save.
+            with in_mode(get_mode().replace(saved_hooks=None)):
                 found = tangents_of(record, inputs, outs, tangents, attrs)
             found = [t.clone() if any(_shares(t, x) for x in tangents) else t for t in found]
         for o, t in zip(outs, found, strict=False):

@@ -125,9 +125,8 @@ def _max_pool(d):
 _SPECIAL = {
     "_adaptive_avg_pool2d": F.adaptive_avg_pool2d,
     "_adaptive_avg_pool3d": F.adaptive_avg_pool3d,
-    "_convolution": lambda *args, **flags: _convolution(
-        *args[:9]
-    ),  # then flags of cuDNN, which do not change the result
+    # The arguments after the ninth are flags of cuDNN, which do not change the result.
+    "_convolution": lambda *args, **flags: _convolution(*args[:9]),
     "_local_scalar_dense": lambda input: input.item(),
     "_log_softmax": _log_softmax,
     "_reshape_alias": lambda input, size, stride: input.reshape(size),

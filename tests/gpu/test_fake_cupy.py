@@ -19,10 +19,8 @@ TESTS = Path(__file__).resolve().parents[1]
 RUNS = {  # the options, and the files
     "ops": ("--device cuda", "test_ops.py test_surface.py"),
     "layers": ("--device cuda --each 0 --cells 60", "nn programs"),
-    "generation": (
-        "--device cuda -k not(llama)and(not(gpt2))",
-        "models/test_generation.py",
-    ),  # rotary positions, shared heads and a window
+    # The model that remains has rotary positions, shared heads and a window.
+    "generation": ("--device cuda -k not(llama)and(not(gpt2))", "models/test_generation.py"),
     "tensors": (
         "--device cuda --each 0 --cells 60",
         "tensors utils data/test_loader.py test_amp.py test_serialization.py test_parity_gpt2.py test_printing.py "

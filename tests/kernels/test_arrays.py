@@ -82,7 +82,7 @@ def test_float16_is_converted_as_by_numpy(rng):
     with np.errstate(all="ignore"):
         single = HALVES.astype(np.float32)
         np.testing.assert_array_equal(xp.cast(HALVES, np.float32), single)
-        # All numbers with bits of their own, the halfway points between float16 numbers, and random bits.
+        # Every float16 number, the halfway points between float16 numbers, and random bits.
         halfway = (HALVES[:31743].astype(np.float64) + HALVES[1:31744].astype(np.float64)) / 2
         bits = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint32).view(np.float32)
         for x in (single, halfway.astype(np.float32), -halfway.astype(np.float32), bits):

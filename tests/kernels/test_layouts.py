@@ -629,14 +629,8 @@ def test_attention_of_slices_in_every_order():
 # -- kernels of array functions ---------------------------------------------------------------------------------------
 
 BFLOAT16 = mytorch.bfloat16.numpy
-WRITES = {
-    "add_along",
-    "add_rows",
-    "put_along",
-    "max_along",
-    "min_along",
-    "prod_along",
-}  # these change their first argument
+# Functions that change their first argument.
+WRITES = set("add_along add_rows put_along max_along min_along prod_along".split())
 ALONG_AXES = [((93, 101), 1), ((101, 93), 0), ((5, 61, 29), 1), ((3, 7, 20, 23), 2), ((2, 3, 4, 5, 6, 13), 3)]
 REDUCED = [
     Sample(np.float32(0.9) + uniform(*shape) / 5, axis=axis)

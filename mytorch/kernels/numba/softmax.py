@@ -12,9 +12,8 @@ import numpy as np
 from ..threads import split
 from .common import INFINITE, exp, inlined, is_float32, kernel, larger, magnitude
 
-_STRIP = (
-    256  # columns of a strip: long enough for vectors, and a strip of a thousand rows fits into the second-level cache
-)
+# Columns of a strip: long enough for vectors, and a strip of a thousand rows fits into the second-level cache.
+_STRIP = 256
 _ROWS = 256  # rows that are summed in float32
 
 
