@@ -4,10 +4,10 @@ The common case is Tensors of one dtype in NumPy arrays, without an active mode.
 Array, mixed dtypes, a GPU, autocast, `fused=True`, `out=`, and so on. `mytorch.exp` and `Tensor.exp` are closures of this
 kind.
 
-There is a kind of closure for each number of inputs: `_unary` and `_unary_with_attributes` for one input, `_binary` for
-two inputs without attributes, `_ternary` for three inputs, and `_nary` for other ops. A closure reads the rules of the op
-once, when it is created. Kernels and formulas are set later. `_unary` and `_binary` repeat the code of `_tensor`, because
-a call of `_tensor` would take 3 to 8 % of the time of a recorded call.
+There is a kind of closure for each number of inputs: `_unary` for one input, `_binary` for two inputs without attributes,
+`_ternary` for three inputs, and `_nary` for other ops. A closure reads the rules of the op once, when it is created. Kernels
+and formulas are set later. `_unary` and `_binary` repeat the code of `_tensor`, because a call of `_tensor` would take 3 to
+8 % of the time of a recorded call.
 """
 
 from types import MethodType
@@ -61,8 +61,7 @@ def fast_call(op, operator=False, public=False, overridden=False):
     elif op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op, dispatch)
     elif op.required == len(op.inputs) == 1:
-        make = _unary_with_attributes if op.attrs or op.view or op.residuals or op.outputs else _unary
-        call = make(op, dispatch)
+        call = _unary(op, dispatch)
     elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
         call = _binary(op, operator, dispatch, not public or op.name in SECOND)
     else:
@@ -108,86 +107,16 @@ def on_numpy(op):
 
 
 def _unary(op, dispatch):
-    """Returns the closure for one input without attributes: most elementwise functions."""
-    compute, run, kernels = on_numpy(op), op.run, op.kernels.of
-    accepted, reference = _accepted(op), op.reference
-    layout, follows, always = _layout_of(op)
-    ufunc = layout is iterator and isinstance(compute, np.ufunc)
-    # Set at the first recorded call, since the formulas are given after the definition.
-    plan = wanted = saves_input = saves_out = pick = floats_only = None
-
-    def forget():
-        nonlocal plan
-        plan = None
-
-    reference.cached_by.append(forget)
-
-    def call(input, *args, **kwargs):
-        nonlocal plan, wanted, saves_input, saves_out, pick, floats_only
-        mode = get_mode()
-        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or type(input) not in PLAIN:
-            return dispatch(input, *args, **kwargs)
-        array = input._mt_data
-        x = array._array
-        if type(x) is not ndarray or x.dtype.char not in accepted:
-            return dispatch(input)
-        if kernels and "cpu" in kernels and (x.size >= SMALL or _fused_policy()):
-            return run((input,), None, {}, mode)
-        try:
-            out = compute(x)
-        except Exception as error:
-            translate_error(op, (x,), {}, error)
-            raise
-        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
-            out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
-        # For one input, NumPy's order of axes differs from PyTorch's only if the input is expanded, so that another array owns the memory.
-        if (x.base is not None if ufunc else layout is not None) and (
-            always or not (x if follows else out).flags.c_contiguous
-        ):
-            out = layout(out, (x,), {})
-        data = _new(Array)
-        data._array = out
-        data._version_counter = mode.counter
-        result = _new(Tensor)
-        result._mt_data = data
-        result._mt_edge = None
-        result._mt_view = None
-        edge = (input._mt_edge if input._mt_view is None else input.edge) if mode.grad else None
-        if edge is not None:
-            if plan is None:
-                plan = reference.plan(1)
-                wanted, saves_input, saves_out, pick = plan.wanted, bool(plan.inputs), bool(plan.out), plan.pick_arrays
-                floats_only = plan.floats_only
-            if wanted and not (floats_only and out.dtype.kind not in "fcV"):
-                versions = ()
-                if saves_input:
-                    counter = array._version_counter
-                    if counter is None:
-                        counter = array._version_counter = [0]
-                    versions = ((counter, counter[0]),)
-                if saves_out:
-                    counter = data._version_counter = [0]
-                    versions = (*versions, (counter, 0))
-                if pick is not None:
-                    saved = pick((x, out, numpy_ns))
-                else:
-                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
-                    saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
-                result._mt_edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
-        return result
-
-    return call
-
-
-def _unary_with_attributes(op, dispatch):
-    """Returns the closure for one input and attributes: reductions, views, activations with options."""
-    forward, execute, kernels, names = op.forward, op.execute, op.kernels, op.attrs
+    """Returns the closure for one input: elementwise functions, reductions, views, activations with options."""
+    compute, execute, kernels, names = on_numpy(op), op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not _refused(op)
     only, rounds = names[0] if names else None, op.half != "itself" and not op.refused
     layout, follows, always = _layout_of(op)
-    plan = pick = None
+    ufunc = layout is iterator and isinstance(compute, np.ufunc)
+    # Set at the first recorded call, since the formulas are given after the definition.
+    plan = wanted = saves_input = saves_out = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
     def forget():
@@ -197,7 +126,7 @@ def _unary_with_attributes(op, dispatch):
     reference.cached_by.append(forget)
 
     def call(input, *args, **attrs):
-        nonlocal plan, pick
+        nonlocal plan, wanted, saves_input, saves_out, pick
         mode = get_mode()
         fused = None
         if attrs:
@@ -230,7 +159,7 @@ def _unary_with_attributes(op, dispatch):
             operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
             return execute(op.by_kernel(module) if module else reference, operands, attrs, mode, (input,))
         try:
-            out = forward(numpy_ns, x, **attrs)
+            out = compute(x, **attrs) if attrs else compute(x)
         except Exception as error:
             translate_error(op, (x,), attrs, error)
             raise
@@ -239,7 +168,10 @@ def _unary_with_attributes(op, dispatch):
             out, *extra = out
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
-        if layout is not None and (always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))):
+        # For one input, a ufunc's order of axes differs from PyTorch's only if another array owns the memory (an expanded input).
+        if (x.base is not None if ufunc else layout is not None) and (
+            always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))
+        ):
             out = layout(out, (x,), attrs)
         data = _new(Array)
         data._array = out
@@ -264,17 +196,26 @@ def _unary_with_attributes(op, dispatch):
             if plan is None:
                 plan = reference.plan(1)
                 pick = plan.picker(basic) if set(plan.names) <= {*basic} else None
-            if plan.wanted and out.dtype.kind in "fcV":
-                shape = x.shape
+                wanted, saves_input, saves_out = plan.wanted, bool(plan.inputs), bool(plan.out)
+            if wanted and out.dtype.kind in "fcV":
                 middle = args if len(args) == total else {**defaults, **attrs}.values()
                 if pick is not None:
-                    saved = pick((x, out, numpy_ns, shape, *middle))
+                    saved = pick((x, out, numpy_ns, x.shape, *middle))
                 else:
                     accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
-                    saved = plan.pick(
-                        (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
-                    )
-                versions = saved_versions(plan, (array,), data) if plan.watches else ()
+                    values = (x, out, *extra, *middle, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum)
+                    saved = plan.pick(values)
+                versions = ()
+                if saves_input:
+                    counter = array._version_counter
+                    if counter is None:
+                        counter = array._version_counter = [0]
+                    versions = ((counter, counter[0]),)
+                if saves_out:
+                    counter = data._version_counter
+                    if counter is None:
+                        counter = data._version_counter = [0]
+                    versions = (*versions, (counter, counter[0]))
                 result._mt_edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 
