@@ -1,5 +1,7 @@
 """RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop and ASGD. Each update rule changes raw arrays in place."""
 
+import numpy as np
+
 from ..arrays import device_guard, xp_of
 from ..arrays.tensor import Tensor
 from .optimizer import Optimizer
@@ -288,8 +290,8 @@ class NAdam(Optimizer):
         lr, mu, mu_next, scale = self.at_step(group, count_step(state))
         before = state.get("mu_product", 1.0)
         recorded = isinstance(p, Tensor) and isinstance(before, Tensor)
-        product = (before if recorded else float(number(before))) * mu
-        state["mu_product"] = product if recorded else scalar(product)
+        state["mu_product"] = before * mu if recorded else scalar(np.float32(number(before)) * np.float32(mu))
+        product = state["mu_product"] if recorded else number(state["mu_product"])
         shares = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next), 0.0
         _two_shares(self, p, g, state, group, scale, shares)
 

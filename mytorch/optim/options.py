@@ -116,10 +116,10 @@ def check_flags(options):
 
     Raises:
         RuntimeError: `fused` together with `foreach` or `differentiable`.
-        ValueError: a tensor as lr or beta together with foreach=True, unless `capturable` is True.
+        ValueError: a tensor as lr or beta of Adam or AdamW together with foreach=True, unless `capturable` is True.
     """
     foreach, fused = options.get("foreach"), options.get("fused")
-    if foreach and not options.get("capturable"):
+    if foreach and "amsgrad" in options and not options["capturable"]:
         betas = {f"betas[{i}]": b for i, b in enumerate(options.get("betas", ()))}
         for name, value in {"lr": options["lr"], **betas}.items():
             if is_tensor(value):

@@ -209,6 +209,26 @@ def test_tensor_lr_and_its_limits():
     _compare(made)
 
 
+_RATES = "SGD Adagrad Adadelta Adamax NAdam RAdam RMSprop Rprop ASGD".split()
+
+
+@pytest.mark.parametrize("name", _RATES)
+def test_a_tensor_as_lr_together_with_foreach(name):
+    made = []
+    for L in (torch, mytorch):
+        p = L.nn.Parameter(L.ones(2, 3))
+        made.append(([p], getattr(L.optim, name)([p], lr=L.tensor(0.1), foreach=True)))
+    _steps(made, 4)
+    _compare(made)
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum_decay": 0.5}, {"betas": (0.3, 0.5)}])
+def test_nadam_rounds_its_product_to_float32(options):
+    made = _twins("NAdam", options, [(3, 4)], np.float64)
+    _steps(made, 6)
+    _compare(made, 1e-12, 1e-12)
+
+
 def test_groups_are_checked_as_pytorch_checks_them():
     for L in (torch, mytorch):
         p, q = L.nn.Parameter(L.ones(2)), L.nn.Parameter(L.ones(2))
