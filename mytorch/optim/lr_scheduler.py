@@ -121,8 +121,8 @@ class LRScheduler:
         self._last_lr = self._now()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the attributes of the scheduler, except the optimizer and `scale_fn`."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "scale_fn")}
+        """Returns the attributes of the scheduler, except the optimizer."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads the result of `state_dict`.
@@ -734,6 +734,21 @@ class CosineLRScheduler:
         self._apply()
 
 
+def _uses_beta1(optimizer):
+    """Returns True if the first beta of an optimizer is its momentum, False if it has an option `momentum`."""
+    if "betas" not in optimizer.defaults and "momentum" not in optimizer.defaults:
+        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+    return "betas" in optimizer.defaults
+
+
+def _set_momentum(group, value):
+    """Sets the first beta, or the momentum, of a parameter group."""
+    if "betas" in group:
+        group["betas"] = (value, *group["betas"][1:])
+    else:
+        group["momentum"] = value
+
+
 class OneCycleLR(LRScheduler):
     """Increases the learning rate to `max_lr`, then decreases it far below its first value, over `total_steps` steps.
 
@@ -797,13 +812,19 @@ class OneCycleLR(LRScheduler):
         self.total_steps = total_steps
         self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self.use_beta1 = _uses_beta1(optimizer)
         turn = float(pct_start * total_steps) - 1
         up = (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum")
         if three_phase:
             down = (2 * turn, "max_lr", "initial_lr", "base_momentum", "max_momentum")
-            self._phases = [up, down, (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
+            phases = [up, down, (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
         else:
-            self._phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+            phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        names = "end_step", "start_lr", "end_lr", "start_momentum", "end_momentum"
+        self._schedule_phases = [
+            dict(zip(names, phase, strict=True)) for phase in phases
+        ]  # as in PyTorch's state dicts
         if last_epoch == -1:
             tops, highs, lows = (for_each_group(optimizer, value) for value in (max_lr, max_momentum, base_momentum))
             for group, top, high, low in zip(optimizer.param_groups, tops, highs, lows, strict=True):
@@ -812,17 +833,8 @@ class OneCycleLR(LRScheduler):
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
                     group["max_momentum"], group["base_momentum"] = high, low
-                    self._set_momentum(group, high)
+                    _set_momentum(group, high)
         super().__init__(optimizer, last_epoch)
-
-    @staticmethod
-    def _set_momentum(group, value):
-        if "betas" in group:
-            group["betas"] = (value, *group["betas"][1:])
-        elif "momentum" in group:
-            group["momentum"] = value
-        else:
-            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
 
     def _anneal(self, start, end, share):
         kind = self.__dict__.get("_anneal_func_type")
@@ -845,12 +857,13 @@ class OneCycleLR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             begin = 0.0
-            for i, (end, low, high, m_low, m_high) in enumerate(self._phases):
-                if step <= end or i == len(self._phases) - 1:
+            for i, phase in enumerate(self._schedule_phases):
+                end, low, high, m_low, m_high = phase.values()
+                if step <= end or i == len(self._schedule_phases) - 1:
                     share = (step - begin) / (end - begin)
                     rates.append(self._anneal(group[low], group[high], share))
                     if self.cycle_momentum:
-                        self._set_momentum(group, self._anneal(group[m_low], group[m_high], share))
+                        _set_momentum(group, self._anneal(group[m_low], group[m_high], share))
                     break
                 begin = end
         return rates
@@ -915,22 +928,23 @@ class CyclicLR(LRScheduler):
         self.step_ratio = step_size_up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError("mode is invalid and scale_fn is None")
-        self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
         self.scale_mode = scale_mode if scale_fn else "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
+            self.use_beta1 = _uses_beta1(optimizer)
             self.base_momentums = for_each_group(optimizer, base_momentum)
             self.max_momentums = for_each_group(optimizer, max_momentum)
             for group, low, high in zip(optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True):
                 if last_epoch == -1:
-                    OneCycleLR._set_momentum(group, high)
+                    _set_momentum(group, high)
                     group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
         self.base_lrs = bases
 
     def _factor(self, x):
-        if self.scale_fn is not None:
-            return self.scale_fn(x)
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
         return {"triangular": 1.0, "triangular2": 1 / (2.0 ** (x - 1)), "exp_range": self.gamma**x}[self.mode]
 
     def get_lr(self):
@@ -942,8 +956,24 @@ class CyclicLR(LRScheduler):
             for group, low, high in zip(
                 self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
             ):
-                OneCycleLR._set_momentum(group, high - (high - low) * height * factor)
+                _set_momentum(group, high - (high - low) * height * factor)
         return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the attributes of the scheduler, except the optimizer and a `scale_fn` that is a function.
+
+        Of a `scale_fn` that is another callable object, it has the attributes.
+        """
+        custom = self._scale_fn_custom
+        plain = custom is None or isinstance(custom, FunctionType)
+        return {**super().state_dict(), "_scale_fn_custom": None if plain else dict(custom.__dict__)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        state_dict = dict(state_dict)
+        custom = state_dict.pop("_scale_fn_custom", None)
+        super().load_state_dict(state_dict)
+        if custom is not None:
+            self._scale_fn_custom.__dict__.update(custom)
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -991,10 +1021,11 @@ class ReduceLROnPlateau(LRScheduler):
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.last_epoch = 0
         self._last_lr = self._now()
+        self.mode_worse = math.inf if mode == "min" else -math.inf
         self._reset()
 
     def _reset(self):
-        self.best = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.cooldown_counter = self.num_bad_epochs = 0
 
     def is_better(self, a, best):
@@ -1094,12 +1125,8 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = schedulers[0].optimizer
         self._last_lr = self._now()
 
-    def step(self, epoch: int | None = None) -> None:
-        """Advances every scheduler by one step.
-
-        Args:
-            epoch: ignored; for compatibility (default: None).
-        """
+    def step(self) -> None:  # type: ignore[override]
+        """Advances every scheduler by one step."""
         for s in self._schedulers:
             s.step()
         self._last_lr = self._now()
@@ -1172,12 +1199,8 @@ class SequentialLR(LRScheduler):
             elif hasattr(s, "last_epoch"):
                 s.last_epoch -= 1
 
-    def step(self, epoch: int | None = None) -> None:
-        """Advances the active scheduler by one step.
-
-        Args:
-            epoch: ignored; for compatibility (default: None).
-        """
+    def step(self) -> None:  # type: ignore[override]
+        """Advances the active scheduler by one step."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         if i > 0 and self._milestones[i - 1] == self.last_epoch:

@@ -92,6 +92,57 @@ def test_saved_schedules_go_on_alike(name, tmp_path):
         assert again.get_last_lr() == s.get_last_lr()
 
 
+class _Halved:
+    """A scale function with an attribute, which state dicts contain."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return self.factor
+
+
+OTHERS = {  # with other options than SCHEDULES, so that a state that is not loaded is noticed
+    "onecycle": lambda S, o: S.OneCycleLR(o, 0.9, total_steps=40, three_phase=True),
+    "cyclic": lambda S, o: S.CyclicLR(o, 0.02, 0.9, 5, mode="triangular2"),
+    "cyclic custom": lambda S, o: S.CyclicLR(o, 0.01, 0.2, 3, scale_fn=_Halved(0.9)),
+    "plateau": lambda S, o: S.ReduceLROnPlateau(o, patience=3, factor=0.7),
+}
+SWAPPED = {**SCHEDULES, "cyclic custom": lambda S, o: S.CyclicLR(o, 0.01, 0.2, 3, scale_fn=_Halved(0.5))}
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+@pytest.mark.filterwarnings("ignore")
+def test_state_dicts_of_both_libraries_have_the_same_keys_and_are_interchangeable(name):
+    args = (1.0,) if name == "plateau" else ()
+    states, rates = {}, {}
+    for L in (torch, mytorch):
+        o = _optimizer(L)
+        s = SWAPPED[name](L.optim.lr_scheduler, o)
+        for _ in range(2):
+            s.step(*args)
+        states[L] = o.state_dict(), s.state_dict()
+        for _ in range(9):
+            s.step(*args)
+        rates[L] = s.get_last_lr()
+    assert set(states[torch][1]) == set(states[mytorch][1])
+    for L, other in ((torch, mytorch), (mytorch, torch)):
+        o = _optimizer(L)
+        s = OTHERS.get(name, SWAPPED[name])(L.optim.lr_scheduler, o)
+        o.load_state_dict(copy.deepcopy(states[other][0]))
+        s.load_state_dict(copy.deepcopy(states[other][1]))
+        for _ in range(9):
+            s.step(*args)
+        assert s.get_last_lr() == pytest.approx(rates[L], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["chained", "sequential"])
+def test_schedules_of_schedules_take_no_epoch(name):
+    for L in (torch, mytorch):
+        with pytest.raises(TypeError):
+            SCHEDULES[name](L.optim.lr_scheduler, _optimizer(L)).step(3)
+
+
 def test_a_schedule_written_for_pytorch():
     logs = []
     for L in (torch, mytorch):
