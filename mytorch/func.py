@@ -690,7 +690,6 @@ def functional_call(
     """Calls a module with other tensors in place of its parameters and buffers. The module does not change.
 
     Args:
-        module: the module.
         parameter_and_buffer_dicts: a dict {dotted name: tensor}, or a sequence of dicts. The module uses its own
             tensors for the other names.
         args: tuple of arguments, or a single argument.

@@ -409,7 +409,6 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         lengths: lengths of the segments along its last axis; earlier axes match data.
         indices: not supported.
         offsets: starts of the segments and the end of the last, instead of lengths.
-        axis: the axis.
         unsafe: skip checks.
         initial: result of an empty segment, and start value of other segments.
     """
@@ -463,7 +462,6 @@ def slice_copy(input, dim=0, start=None, end=None, step=1):
     """Returns a copy of input[start:end:step] along `dim`.
 
     Args:
-        input: the tensor.
         dim: the axis.
         start: as in a slice.
         end: as in a slice.

@@ -87,7 +87,6 @@ class NestedTensor(Tensor):
 
         Args:
             values: dense tensor; its dimension `ragged` - 1 contains all items.
-            offsets: the _Offsets.
             ragged: the dimension of the nested tensor with different lengths.
             layout: the layout that it shows.
         """

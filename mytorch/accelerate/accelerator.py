@@ -294,11 +294,7 @@ class Accelerator:
         return (self.step_counter + 1) % self._accumulation == 0 and not self._quiet
 
     def prepare_optimizer(self, optimizer: Optimizer | AcceleratedOptimizer) -> AcceleratedOptimizer:
-        """Returns an optimizer that steps only when the gradients of a step are complete.
-
-        Args:
-            optimizer: the optimizer.
-        """
+        """Returns an optimizer that steps only when the gradients of a step are complete."""
         if not isinstance(optimizer, AcceleratedOptimizer):
             optimizer = AcceleratedOptimizer(optimizer, self)
         return _add(self._optimizers, optimizer)
@@ -316,11 +312,7 @@ class Accelerator:
     prepare_dataloaders = prepare_data_loader
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
-        """Returns a learning-rate scheduler that steps only after an optimizer has stepped.
-
-        Args:
-            scheduler: the scheduler.
-        """
+        """Returns a learning-rate scheduler that steps only after an optimizer has stepped."""
         if not isinstance(scheduler, AcceleratedScheduler):
             scheduler = AcceleratedScheduler(scheduler, self)
         return _add(self._schedulers, scheduler)
@@ -450,11 +442,7 @@ class Accelerator:
                 self.scaler.unscale_(inner)
 
     def optimizer_stepped(self, optimizer: Any) -> None:
-        """Notes that an optimizer has stepped. After the last optimizer, the loss scale is updated.
-
-        Args:
-            optimizer: the optimizer.
-        """
+        """Notes that an optimizer has stepped. After the last optimizer, the loss scale is updated."""
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._optimizers):
             self._end_step()
@@ -618,11 +606,7 @@ class Accelerator:
     local_main_process_first = main_process_first
 
     def on_main_process(self, function: Callable) -> Callable:
-        """Decorates a function that runs on the main process only.
-
-        Args:
-            function: the function.
-        """
+        """Decorates a function that runs on the main process only."""
 
         @functools.wraps(function)
         def only_there(*args, **kwargs):
@@ -668,8 +652,6 @@ class Accelerator:
         """Starts a run with each tracker of `log_with`. Without wandb, Weights & Biases is replaced by a file.
 
         Args:
-            project_name: name of the project.
-            run_name: name of the run.
             config: options to store with the run.
         """
         if not self.is_main_process:
@@ -684,7 +666,6 @@ class Accelerator:
         """Starts the trackers like `init_tracker`, with Hugging Face's arguments.
 
         Args:
-            project_name: name of the project.
             config: options to store with the run.
             init_kwargs: `{"wandb": {"name": run_name}}` sets the name of the run.
         """
@@ -781,12 +762,7 @@ class Accelerator:
             save(obj, f)
 
     def save_model(self, model: Module, save_directory: str | Path) -> None:
-        """Writes the weights of a model to `model.safetensors` in a directory.
-
-        Args:
-            model: the model.
-            save_directory: the directory.
-        """
+        """Writes the weights of a model to `model.safetensors` in a directory."""
         if self.is_main_process:
             Path(save_directory).mkdir(parents=True, exist_ok=True)
             save_state_dict(model.state_dict(), Path(save_directory) / "model.safetensors")

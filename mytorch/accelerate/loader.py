@@ -23,7 +23,6 @@ def send_to(x: Any, device) -> Any:
 
     Args:
         x: a tensor, or nested lists, tuples and dicts.
-        device: the device.
     """
     return map_tensors(lambda t: t.to(device) if isinstance(t, Tensor) and t.device is not device else t, x)
 
@@ -339,7 +338,6 @@ class SkippingLoader:
     """Iterates over a loader without its first `count` batches, to continue an epoch.
 
     Args:
-        loader: the loader.
         count: number of batches to skip.
     """
 

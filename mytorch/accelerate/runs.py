@@ -290,7 +290,6 @@ def peak_flops(device: Any, half: bool = False, tflops: float | None = None) -> 
     """Returns the highest number of operations per second of a device, by the manufacturer, or None for a CPU or an unknown GPU.
 
     Args:
-        device: a device.
         half: if True, use the GPU's value for half precision.
         tflops: a value in TFLOP/s (10**12 operations per second) that replaces the known value.
 
@@ -394,7 +393,6 @@ def check_finite(accelerator: Any, loss: Any, grad_norm: Any, advice: str = "") 
     With a GradScaler the gradients may overflow, because the scaler skips such a step. In this case the loss is checked.
 
     Args:
-        accelerator: the Accelerator.
         loss: the loss of this process.
         grad_norm: the norm of the gradients, which is the same in all processes.
         advice: the end of the error message.
@@ -422,7 +420,6 @@ def mean_loss(
     """Returns the mean loss of a model over the validation batches of all processes, or None if interrupted.
 
     Args:
-        accelerator: the Accelerator.
         model: function of (inputs, targets) that returns the loss. The model is in evaluation mode during the call, and in
             training mode afterward.
         batches: sequence of pairs of NumPy arrays, with the same length in all processes.

@@ -155,8 +155,6 @@ def open_tracker(kind, project_name, run_name, config, directory):
 
     Args:
         kind: name in TRACKERS, or a tracker.
-        project_name: name of the project.
-        run_name: name of the run.
         config: options to store with the run.
         directory: directory of the tracker's files.
 

@@ -108,11 +108,7 @@ def _order(path):
 
 
 def steps_of(checkpoint: str | Path) -> int:
-    """Returns the number of steps that a checkpoint contains.
-
-    Args:
-        checkpoint: the checkpoint.
-    """
+    """Returns the number of steps that a checkpoint contains."""
     return int(_order(Path(checkpoint))[0])
 
 
@@ -137,9 +133,6 @@ def newest_checkpoint(directory: str | Path) -> Path | None:
     """Returns the checkpoint in a directory with the most steps, or None.
 
     Damaged checkpoints are skipped with a warning. Remains of interrupted writes are removed.
-
-    Args:
-        directory: the directory.
     """
     directory, found = Path(directory), []
     clean_up(directory)
@@ -304,7 +297,6 @@ def write_state(accelerator, directory, ranks):
     """Write the files that `read_state` reads.
 
     Args:
-        accelerator: the Accelerator.
         directory: directory to write to.
         ranks: result of `collect`; None saves only the weights.
     """

@@ -24,7 +24,6 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
     """Seeds the random numbers of Python, NumPy and this library.
 
     Args:
-        seed: the seed.
         device_specific: add the rank to the seed.
         deterministic: also call `mytorch.use_deterministic_algorithms(True)`.
     """
@@ -98,8 +97,6 @@ def notebook_launcher(
     """Calls a training function from a notebook, in this process.
 
     Args:
-        function: the function.
-        args: its arguments.
         num_processes: must be None or 1.
         mixed_precision: "no", "fp16" or "bf16".
 

@@ -441,9 +441,6 @@ class GradScaler:
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the parameters of an optimizer by the scale. Call it before you clip the gradients.
 
-        Args:
-            optimizer: the optimizer.
-
         Raises:
             RuntimeError: it is called twice, or after `step`, without `update` in between.
             ValueError: a gradient is float16.
@@ -505,7 +502,6 @@ class GradScaler:
         """Calls `optimizer.step()` with unscaled gradients, or skips the step if a gradient is infinite or NaN.
 
         Args:
-            optimizer: the optimizer.
             args: must be empty.
             kwargs: keyword arguments of `optimizer.step`.
 
@@ -551,20 +547,12 @@ class GradScaler:
             del optimizer.grad_scale, optimizer.found_inf
 
     def found_inf_on_device(self, optimizer):
-        """Returns the value of `found_inf` without waiting: a bool, or an array in GPU memory, valid until the next step.
-
-        Args:
-            optimizer: the optimizer.
-        """
+        """Returns the value of `found_inf` without waiting: a bool, or an array in GPU memory, valid until the next step."""
         found = self._stage(optimizer)[1]
         return False if found is None else found
 
     def found_inf(self, optimizer: Any) -> bool:
-        """Returns True if a gradient of an optimizer was infinite or NaN since the last `update`. Waits for the GPU.
-
-        Args:
-            optimizer: the optimizer.
-        """
+        """Returns True if a gradient of an optimizer was infinite or NaN since the last `update`. Waits for the GPU."""
         return bool(self._stage(optimizer)[1])
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
@@ -652,9 +640,6 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads a state that `state_dict` returned.
-
-        Args:
-            state_dict: the state.
 
         Raises:
             RuntimeError: the state is empty, because the scaler that saved it was disabled.

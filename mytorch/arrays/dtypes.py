@@ -344,7 +344,6 @@ def fitting(value, dtype, fill=False):
 
     Args:
         value: the number.
-        dtype: the dtype.
         fill: True to round to float16 and bfloat16 without a check, as for a single element (default: False).
 
     Raises:
@@ -380,7 +379,6 @@ def refuse_mixed(op_name, found):
     """Raises the error of PyTorch if the inputs of a matrix product have different dtypes.
 
     Args:
-        op_name: name of the op.
         found: dtypes of the inputs.
 
     Raises:

@@ -14,7 +14,6 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
     """Returns a function that asks classes and modes before it calls `function`.
 
     Args:
-        function: the function.
         operator: it is the method of a binary operator, which returns NotImplemented for unknown operands.
         check: a function of the arguments that refuses wrong ones in PyTorch mode.
     """

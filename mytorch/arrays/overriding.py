@@ -201,7 +201,6 @@ def is_constructed(tensor, new, arguments):
     """Returns True if the constructor of a subclass already has created the data of a tensor.
 
     Args:
-        tensor: the tensor.
         new: `Tensor.__new__`.
         arguments: False if `__init__` is called without arguments.
     """

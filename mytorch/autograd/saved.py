@@ -39,7 +39,6 @@ def pack_node(node, hooks, places, of):
     As in PyTorch, the versions of these arrays are not checked in backward.
 
     Args:
-        node: the node.
         hooks: the functions (pack, unpack).
         places: pairs (raw array, edge) of the inputs and the outputs of the op.
         of: function (raw array, edge, class) that returns a Tensor.

@@ -45,11 +45,7 @@ class ArgumentParser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def error(self, message: str):
-        """Prints a message and exits with code 2.
-
-        Args:
-            message: the message.
-        """
+        """Prints a message and exits with code 2."""
         self.exit(2, f"{self.prog}: {message.rstrip('.')}; see --help.\n")
 
     def parse_given(self, argv=None) -> tuple[argparse.Namespace, set[str]]:

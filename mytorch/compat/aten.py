@@ -202,7 +202,6 @@ class OpOverload:
     """One overload of an operator, such as `torch.ops.aten.add.Tensor`.
 
     Args:
-        packet: the packet.
         overload: name of the overload.
     """
 
@@ -320,7 +319,6 @@ def overload_of(record, inputs, attrs):
 
     Args:
         record: the op of this library.
-        inputs: its inputs.
         attrs: its attributes.
     """
     name, overload = _named(record.name, inputs, attrs)
@@ -333,7 +331,6 @@ def overload_of_function(function, args, kwargs):
     """Returns the overload of a public function or method.
 
     Args:
-        function: the function.
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
     """

@@ -23,11 +23,7 @@ DispatchKey = _Key(
 
 
 class DispatchKeySet:
-    """A set of dispatch keys.
-
-    Args:
-        key: a key.
-    """
+    """A set of dispatch keys."""
 
     def __init__(self, key):
         self._keys = frozenset((key,))

@@ -82,9 +82,6 @@ class Future(Generic[T]):
     def set_result(self, result):
         """Sets the result.
 
-        Args:
-            result: the result.
-
         Raises:
             RuntimeError: the future is already complete.
         """
@@ -112,11 +109,7 @@ class Future(Generic[T]):
 
 
 def collect_all(futures):
-    """Returns a future of the list of futures, which is complete when all of them are complete.
-
-    Args:
-        futures: the futures.
-    """
+    """Returns a future of the list of futures, which is complete when all of them are complete."""
     futures, both, lock = list(futures), Future(), threading.Lock()
     left = [len(futures)]
 
@@ -135,9 +128,5 @@ def collect_all(futures):
 
 
 def wait_all(futures):
-    """Waits for all futures and returns the list of their results.
-
-    Args:
-        futures: the futures.
-    """
+    """Waits for all futures and returns the list of their results."""
     return [future.wait() for future in collect_all(futures).wait()]

@@ -21,19 +21,11 @@ class Trie:
         self._words = set()
 
     def add(self, word):
-        """Adds a word.
-
-        Args:
-            word: the word.
-        """
+        """Adds a word."""
         self._words.add(word)
 
     def search(self, word):
-        """Returns True if the set contains a word.
-
-        Args:
-            word: the word.
-        """
+        """Returns True if the set contains a word."""
         return word in self._words
 
     def dump(self):

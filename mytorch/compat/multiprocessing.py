@@ -93,7 +93,6 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     """Calls fn(i, *args) in `nprocs` processes, with i = 0, 1, …
 
     Args:
-        fn: the function.
         args: further arguments.
         nprocs: number of processes.
         join: wait for the processes; otherwise return their ProcessContext.

@@ -410,7 +410,6 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """Computes `dropout`, and returns the result and a mask that is True for the elements that stay.
 
     Args:
-        input: the input tensor.
         p: probability that an element is set to zero.
         train: if False, all elements stay.
     """

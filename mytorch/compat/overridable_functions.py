@@ -41,11 +41,7 @@ def get_overridable_functions():
 
 
 def resolve_name(f):
-    """Returns the full name of a function, such as "torch.add".
-
-    Args:
-        f: the function.
-    """
+    """Returns the full name of a function, such as "torch.add"."""
     owner = getattr(f, "__self__", None)
     if isinstance(owner, property):
         name = next((n for n, value in vars(Tensor).items() if value is owner), None)

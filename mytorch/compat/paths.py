@@ -309,7 +309,6 @@ def _find_attributes(module, package):
     """Let a module resolve missing attributes with `attribute`. Packages of the core already do (`_extensions.lazy`).
 
     Args:
-        module: the module.
         package: its name below `mytorch` in PyTorch's path, such as "mytorch.autograd.profiler".
     """
     before = vars(module).get("__getattr__")

@@ -122,9 +122,6 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
     """Returns a tensor of random numbers in [low, high).
 
     Args:
-        *shape: the shape.
-        dtype: the dtype.
-        device: the device.
         low: lower bound (default: -9 for floats and signed integers, otherwise 0).
         high: upper bound (default: 9 for floats and signed integers, 10 for uint8, 2 for bool).
         requires_grad: the result requires grad.

@@ -40,11 +40,7 @@ def _comparison(name):
 
 
 class TorchVersion(str):
-    """A text with a version. It compares by version with other texts, and with tuples such as (2, 13).
-
-    Args:
-        version: the version.
-    """
+    """A text with a version. It compares by version with other texts, and with tuples such as (2, 13)."""
 
     __hash__ = str.__hash__
     __lt__, __le__, __gt__, __ge__, __eq__ = map(_comparison, "__lt__ __le__ __gt__ __ge__ __eq__".split())

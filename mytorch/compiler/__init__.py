@@ -100,7 +100,6 @@ class OptimizedModule(Module):
     """A compiled module. Attributes are read from and set on the original module, which is `_orig_mod`.
 
     Args:
-        module: the module.
         recompile_limit: see `compile`.
 
     Shape:

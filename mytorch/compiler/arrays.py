@@ -308,7 +308,6 @@ class Tape:
         """Runs a function on arrays, adds it to the tape, and returns its result as TracedArrays.
 
         Args:
-            function: the function.
             args, kwargs: the arguments, with TracedArrays.
             check: find out which arguments the function changes.
         """

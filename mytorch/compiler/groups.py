@@ -199,11 +199,7 @@ def _reduction(step, name, out, values):
 
 
 class Group:
-    """Consecutive steps that become one kernel.
-
-    Args:
-        program: the program.
-    """
+    """Consecutive steps that become one kernel."""
 
     def __init__(self, program):
         self.program, self.values = program, program.values

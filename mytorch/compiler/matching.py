@@ -180,7 +180,6 @@ class Layouts:
     """The shapes, strides and dtypes of arrays.
 
     Args:
-        arrays: the arrays.
         written: positions of the arrays that a program changes.
         alone: require that arrays own their memory.
     """

@@ -20,7 +20,6 @@ class Program:
     """The steps of a tape.
 
     Args:
-        tape: the tape.
         results: numbers of the values that a run returns.
 
     Attributes:

@@ -477,7 +477,6 @@ class Update(Region):
     """The update of one parameter group by a rule of the library.
 
     Args:
-        optimizer: the optimizer.
         group: the parameter group.
 
     Attributes:

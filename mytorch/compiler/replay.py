@@ -22,9 +22,6 @@ SMALL = 1 << 15  # bytes; smaller results have a fixed position in the block of 
 class Instance:
     """A program with memory for one run at a time.
 
-    Args:
-        program: the program.
-
     Attributes:
         template: the slots at the start of a run.
         calls: functions that receive the slots.

@@ -159,21 +159,13 @@ def synchronize(device: DeviceLike | None = None) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the generator of the current GPU. No effect without a GPU.
-
-    Args:
-        seed: the seed.
-    """
+    """Seeds the generator of the current GPU. No effect without a GPU."""
     if is_available():
         _generator("cuda").manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the generators of all GPUs.
-
-    Args:
-        seed: the seed.
-    """
+    """Seeds the generators of all GPUs."""
     for i in range(device_count()):
         _generator(i).manual_seed(seed)
 

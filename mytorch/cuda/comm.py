@@ -11,8 +11,6 @@ def broadcast(tensor: Tensor, devices: Sequence[Any] | None = None, *, out: Any 
     """Copies a tensor to several devices.
 
     Args:
-        tensor: the tensor.
-        devices: the devices.
         out: tensors to overwrite, instead of `devices`.
     """
     if out is not None:
@@ -26,8 +24,6 @@ def broadcast_coalesced(
     """Copies several tensors to several devices.
 
     Args:
-        tensors: the tensors.
-        devices: the devices.
         buffer_size: accepted for compatibility.
     """
     return [tuple(t.to(device) for t in tensors) for device in devices]
@@ -39,7 +35,6 @@ def scatter(
     """Splits a tensor along an axis and copies each part to a device.
 
     Args:
-        tensor: the tensor.
         devices: devices of the parts.
         chunk_sizes: sizes of the parts (default: equal parts).
         dim: the axis.
@@ -53,7 +48,6 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> 
     """Concatenates tensors of several devices on one device.
 
     Args:
-        tensors: the tensors.
         dim: the axis.
         destination: device of the result.
     """

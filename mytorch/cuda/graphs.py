@@ -173,7 +173,6 @@ class graph:
     """Context manager that captures work into a `CUDAGraph` on a separate stream.
 
     Args:
-        cuda_graph: the graph.
         pool: memory pool; see `CUDAGraph.capture_begin`.
         stream: stream of the capture (default: a stream that all captures on this GPU share).
         capture_error_mode: see `CUDAGraph.capture_begin`.

@@ -132,11 +132,7 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Makes the stream wait for an event. An event that was not recorded has no effect.
-
-        Args:
-            event: the event.
-        """
+        """Makes the stream wait for an event. An event that was not recorded has no effect."""
         if event._event is not None:
             with self._guard():
                 self._stream.wait_event(event._event)

@@ -148,11 +148,7 @@ class Future:
     is_completed = done
 
     def set_result(self, value: Any) -> None:
-        """Sets the value and calls the callbacks.
-
-        Args:
-            value: the value.
-        """
+        """Sets the value and calls the callbacks."""
         self._value, self._set = value, True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

@@ -19,7 +19,6 @@ class Independent(Distribution):
     """Treats the last batch axes of a distribution as one event.
 
     Args:
-        base_distribution: the distribution.
         reinterpreted_batch_ndims: number of batch axes.
         validate_args: check parameters and values.
 

@@ -39,9 +39,6 @@ class ConstraintRegistry:
     def __call__(self, constraint):
         """Returns the transform for a constraint.
 
-        Args:
-            constraint: the constraint.
-
         Raises:
             NotImplementedError: if no factory is registered.
         """

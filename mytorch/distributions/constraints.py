@@ -77,11 +77,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint):
-    """Returns True if a constraint depends on other values.
-
-    Args:
-        constraint: the constraint.
-    """
+    """Returns True if a constraint depends on other values."""
     return isinstance(constraint, _Dependent)
 
 

@@ -157,7 +157,6 @@ class Laplace(RealFamily):
 
     Args:
         loc: mean.
-        scale: scale.
     """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
@@ -285,7 +284,6 @@ class StudentT(RealFamily):
     Args:
         df: degrees of freedom.
         loc: location.
-        scale: scale.
     """
 
     _parameters = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
@@ -556,7 +554,6 @@ class GeneralizedPareto(RealFamily):
 
     Args:
         loc: threshold.
-        scale: scale.
         concentration: shape parameter c.
     """
 

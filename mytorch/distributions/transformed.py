@@ -144,7 +144,6 @@ class Gumbel(_TransformedFamily):
 
     Args:
         loc: location.
-        scale: scale.
     """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
@@ -175,7 +174,6 @@ class Weibull(_TransformedFamily):
     """The Weibull distribution: scale * E^(1 / concentration) for E from Exponential(1).
 
     Args:
-        scale: scale.
         concentration: shape parameter.
     """
 

@@ -125,7 +125,6 @@ class Transform:
         """Returns log |det dy/dx| for each event, with y = t(x).
 
         Args:
-            x: input.
             y: output.
         """
         raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
@@ -280,7 +279,6 @@ class IndependentTransform(Transform):
     """Treats the last batch axes of a transform as one event, and sums the log determinants over them.
 
     Args:
-        base_transform: the transform.
         reinterpreted_batch_ndims: number of additional event axes.
         cache_size: see `Transform`.
     """
@@ -759,7 +757,6 @@ class CumulativeDistributionTransform(Transform):
     """Computes y = F(x), with the cumulative distribution function F of a distribution.
 
     Args:
-        distribution: the distribution.
         cache_size: see `Transform`.
     """
 

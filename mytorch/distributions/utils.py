@@ -77,7 +77,6 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Converts logits to probabilities: sigmoid if binary, otherwise softmax over the last axis.
 
     Args:
-        logits: logits.
         is_binary: use sigmoid.
     """
     return sigmoid(logits) if is_binary else softmax(logits, -1)

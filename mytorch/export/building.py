@@ -317,7 +317,6 @@ def sym_size(x, dim):
     """Returns the size of a tensor along a dimension.
 
     Args:
-        x: the tensor.
         dim: the dimension.
 
     Example:

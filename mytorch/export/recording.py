@@ -299,7 +299,6 @@ def write_region(input, src, steps):
     """Returns a copy of a tensor, in which a region has new values.
 
     Args:
-        input: the tensor.
         src: the new values.
         steps: ((op, attributes), …), the operations that select the region.
     """
@@ -315,8 +314,6 @@ def set_item(input, index, value):
     """Returns a copy of a tensor, in which `input[index]` has new values.
 
     Args:
-        input: the tensor.
-        index: the index.
         value: a number or tensor.
     """
     out = input.clone()
@@ -351,11 +348,9 @@ def record(function, named, inputs, args, kwargs):
     """Runs a function and records its operations.
 
     Args:
-        function: the function.
         named: {name: tensor} of parameters and buffers.
         inputs: {name: tensor} of the inputs.
         args: the positional arguments, with the tensors of `inputs`.
-        kwargs: the keyword arguments.
 
     Returns:
         (recording, leaves of the result, structure of the result)

@@ -22,7 +22,6 @@ def rebuilt(layout, data):
     """Returns a sparse tensor from its parts in a file, after the checks of a new tensor.
 
     Args:
-        layout: the layout.
         data: (indices, values, size, is coalesced) of COO, (pointers, indices, values, size) of CSR and CSC.
 
     Raises:

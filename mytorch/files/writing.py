@@ -64,11 +64,7 @@ def _open(path):
 
 
 def clean_up(directory: str | os.PathLike[str]) -> None:
-    """Removes partial files of killed writers in a directory. Files of running writers are locked and remain.
-
-    Args:
-        directory: the directory.
-    """
+    """Removes partial files of killed writers in a directory. Files of running writers are locked and remain."""
     try:
         found = [entry for entry in os.scandir(os.fspath(directory)) if _PARTIAL.fullmatch(entry.name)]
         entries = [entry for entry in found if f".{os.getpid()}-" not in entry.name]  # not yet locked by other threads

@@ -169,11 +169,7 @@ class Graph:
         return found[0]
 
     def order(self, node):
-        """Returns the position of a node.
-
-        Args:
-            node: the node.
-        """
+        """Returns the position of a node."""
         return next(i for i, other in enumerate(self.nodes) if other is node)
 
     # -- creation ---------------------------------------------------------------------------------------------------
@@ -237,8 +233,6 @@ class Graph:
 
         Args:
             module_name: name of the submodule, such as "layer.0".
-            args: positional arguments.
-            kwargs: keyword arguments.
             type_expr: type annotation of the result (default: None).
         """
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
@@ -247,9 +241,7 @@ class Graph:
         """Adds a call of a method of the first argument.
 
         Args:
-            method_name: name of the method.
             args: positional arguments, the object first.
-            kwargs: keyword arguments.
             type_expr: type annotation of the result (default: None).
         """
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
@@ -258,9 +250,6 @@ class Graph:
         """Adds a call of a function.
 
         Args:
-            the_function: the function.
-            args: positional arguments.
-            kwargs: keyword arguments.
             type_expr: type annotation of the result (default: None).
             name: proposed name of the node (default: from the function).
         """
@@ -279,7 +268,6 @@ class Graph:
         """Adds a copy of a node of another graph.
 
         Args:
-            node: the node.
             arg_transform: function from each node in its arguments to a node of this graph.
         """
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)

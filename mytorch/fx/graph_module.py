@@ -59,7 +59,6 @@ class GraphModule(Module):
 
     Args:
         root: module with the attributes of the graph, or a dict {name: attribute}.
-        graph: the graph.
         class_name: name of the class (default: "GraphModule").
         args: not used; the generated class receives the arguments.
         kwargs: not used; the generated class receives the arguments.

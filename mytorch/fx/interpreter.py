@@ -11,7 +11,6 @@ class Interpreter:
     """Runs a module with a graph, one node at a time.
 
     Args:
-        module: the module.
         garbage_collect_values: free each value after its last use (default: True).
         graph: the graph (default: `module.graph`).
 
@@ -130,8 +129,6 @@ class Interpreter:
 
         Args:
             target: the function.
-            args: positional arguments.
-            kwargs: keyword arguments.
         """
         return target(*args, **kwargs)
 
@@ -141,7 +138,6 @@ class Interpreter:
         Args:
             target: name of the method.
             args: the object and positional arguments.
-            kwargs: keyword arguments.
         """
         first, *rest = args
         return getattr(first, target)(*rest, **kwargs)
@@ -151,8 +147,6 @@ class Interpreter:
 
         Args:
             target: its name.
-            args: positional arguments.
-            kwargs: keyword arguments.
         """
         return self.submodules[target](*args, **kwargs)
 
@@ -191,7 +185,6 @@ class Interpreter:
         """Returns arguments with values for nodes.
 
         Args:
-            args: the arguments.
             n: the node that uses them.
         """
 
@@ -263,8 +256,6 @@ class Transformer(Interpreter):
 
         Args:
             target: its name.
-            args: positional arguments.
-            kwargs: keyword arguments.
         """
         return self.tracer.call_module(self.fetch_attr(target), self.submodules[target], args, kwargs)
 
@@ -273,8 +264,6 @@ class Transformer(Interpreter):
 
         Args:
             target: the function.
-            args: positional arguments.
-            kwargs: keyword arguments.
         """
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 

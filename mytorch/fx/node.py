@@ -20,9 +20,6 @@ _side_effects: set = set()
 def has_side_effect(fn):
     """Marks a function, so that dead code elimination keeps its calls. Can be used as a decorator.
 
-    Args:
-        fn: the function.
-
     Example:
         >>> def log(x):
         ...     return x

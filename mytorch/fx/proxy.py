@@ -51,20 +51,13 @@ class TracerBase:
 
         Args:
             kind: the op, such as "call_function".
-            target: the target.
-            args: positional arguments.
-            kwargs: keyword arguments.
             name: proposed name (default: from the target).
             type_expr: type annotation (default: None).
         """
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node):
-        """Returns a Proxy for a node.
-
-        Args:
-            node: the node.
-        """
+        """Returns a Proxy for a node."""
         return Proxy(node, self)
 
     def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, proxy_factory_fn=None):
@@ -72,9 +65,7 @@ class TracerBase:
 
         Args:
             kind: the op.
-            target: the target.
             args: positional arguments, which may contain proxies.
-            kwargs: keyword arguments.
             name: proposed name.
             type_expr: type annotation.
             proxy_factory_fn: function from the node to its proxy (default: `self.proxy`).
@@ -187,11 +178,7 @@ _PACKAGE = __file__.removesuffix("fx/proxy.py").removesuffix("fx\\proxy.py")
 
 
 class GraphAppendingTracer(TracerBase):
-    """A tracer that adds nodes to an existing graph, for proxies of its nodes.
-
-    Args:
-        graph: the graph.
-    """
+    """A tracer that adds nodes to an existing graph, for proxies of its nodes."""
 
     def __init__(self, graph):
         self.graph = graph

@@ -134,9 +134,6 @@ class Tracer(TracerBase):
     def path_of_module(self, mod):
         """Returns the name of a module in the root module.
 
-        Args:
-            mod: the module.
-
         Raises:
             NameError: it is not a submodule of the root.
         """
@@ -157,8 +154,6 @@ class Tracer(TracerBase):
         Args:
             m: the module.
             forward: function that runs the module.
-            args: positional arguments.
-            kwargs: keyword arguments.
         """
         name = self.path_of_module(m)
         if not self.is_leaf_module(m, name):

@@ -163,7 +163,6 @@ class KVCache:
         """Returns the first position that `position` sees.
 
         Args:
-            position: a position.
             window: number of visible positions, or None for all.
         """
         return 0 if window is None else max(0, position - window + 1)

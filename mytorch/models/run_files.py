@@ -59,11 +59,7 @@ def model_of(meta: dict[str, Any], **changes: Any) -> Any:
 
 
 def is_run(path: str | Path) -> bool:
-    """Returns True for the folder of a run of train_gpt2.py, or for one of its checkpoints.
-
-    Args:
-        path: a path.
-    """
+    """Returns True for the folder of a run of train_gpt2.py, or for one of its checkpoints."""
     return (Path(path) / _META).is_file()
 
 

@@ -71,7 +71,6 @@ class CharTokenizer:
         """Returns a tokenizer with the characters of a text, sorted.
 
         Args:
-            text: the text.
             min_count: characters that occur less often become RARE.
         """
         counts = Counter(text)
@@ -88,9 +87,6 @@ class CharTokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text.
 
-        Args:
-            text: the text.
-
         Raises:
             ValueError: if a character is unknown and RARE is not included.
         """
@@ -104,11 +100,7 @@ class CharTokenizer:
         return [self._index[c] for c in text]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Returns the text of tokens.
-
-        Args:
-            tokens: the tokens.
-        """
+        """Returns the text of tokens."""
         return "".join(self.chars[int(t)] for t in tokens)
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,19 +138,11 @@ class GPT2Tokenizer:
         return dict(self._encoding._special_tokens)
 
     def encode(self, text: str) -> list[int]:
-        """Returns the tokens of a text; special tokens are read as plain text.
-
-        Args:
-            text: the text.
-        """
+        """Returns the tokens of a text; special tokens are read as plain text."""
         return self._encoding.encode_ordinary(text)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Returns the text of tokens; invalid UTF-8 bytes become replacement characters.
-
-        Args:
-            tokens: the tokens.
-        """
+        """Returns the text of tokens; invalid UTF-8 bytes become replacement characters."""
         return self._encoding.decode([int(t) for t in tokens])
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,7 +239,6 @@ class FastTokenizer:
         """Returns the tokens of a text.
 
         Args:
-            text: the text.
             special: if True, convert names of special tokens in the text, such as "<|end|>", and add the file's first and last
                 tokens. If False, treat the whole text as plain text; use False for untrusted text.
         """
@@ -264,11 +247,7 @@ class FastTokenizer:
             return self._tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Returns the text of tokens without special tokens; invalid UTF-8 bytes become replacement characters.
-
-        Args:
-            tokens: the tokens.
-        """
+        """Returns the text of tokens without special tokens; invalid UTF-8 bytes become replacement characters."""
         with _package_errors("FastTokenizer.decode"):
             return self._tokenizer.decode([int(t) for t in tokens])
 
@@ -346,7 +325,6 @@ def save_tokenizer(tokenizer: Any, path: str | os.PathLike) -> None:
     """Writes a tokenizer to tokenizer.json, atomically.
 
     Args:
-        tokenizer: the tokenizer.
         path: path of the file.
     """
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)

@@ -48,7 +48,6 @@ class BackwardBoundary:
     """The two identity functions around one call of a module.
 
     Args:
-        module: the module.
         hooks: full backward hooks.
         pre_hooks: full backward pre-hooks.
     """

@@ -894,9 +894,6 @@ class Module:
     def apply(self: Self, fn: Callable[["Module"], Any]) -> Self:
         """Calls a function with every submodule, and then with this module. Returns self.
 
-        Args:
-            fn: the function.
-
         Example:
             >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
             >>> _ = model.apply(lambda m: nn.init.zeros_(m.weight) if isinstance(m, nn.Linear) else None)
@@ -1034,7 +1031,6 @@ class Module:
         """Replaces the parameters and buffers by uninitialized memory on a device. Returns self.
 
         Args:
-            device: the device.
             recurse: if True, includes submodules (default: True).
         """
         empty_like = sys.modules["mytorch"].empty_like  # the public function, which subclasses of Tensor can override
@@ -1073,11 +1069,7 @@ class Module:
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Restores the state that `get_extra_state` returned.
-
-        Args:
-            state: the state.
-        """
+        """Restores the state that `get_extra_state` returned."""
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:

@@ -98,7 +98,6 @@ def relu(input, *, fused=None):
         result = max(input, 0)
 
     Args:
-        input: the input tensor.
         fused: True runs a fused kernel, False the reference (default: the kernel if it is faster).
 
     Example:
@@ -517,9 +516,6 @@ def selu(input, inplace=False, *, fused=None, auto=False):
         result = 1.0507 * input                             if input > 0
         result = 1.0507 * 1.6733 * (exp(input) - 1)         otherwise
 
-    Args:
-        input: the input tensor.
-
     Source: Klambauer et al., 2017.
 
     Example:
@@ -539,7 +535,6 @@ def prelu(input, weight):
         result = weight * input     otherwise
 
     Args:
-        input: the input tensor.
         weight: slope for negative elements: one number, or one for each channel (dimension 1).
 
     Raises:
@@ -628,9 +623,6 @@ def relu6(input, inplace=False, *, fused=None, auto=False):
 
         result = min(max(input, 0), 6)
 
-    Args:
-        input: the input tensor.
-
     Example:
         >>> F.relu6(tensor([-1.0, 5.0, 8.0])).tolist()
         [0.0, 5.0, 6.0]
@@ -645,9 +637,6 @@ def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
 
         result = min(max(input / 6 + 1 / 2, 0), 1)
 
-    Args:
-        input: the input tensor.
-
     Example:
         >>> F.hardsigmoid(tensor([-4.0, 0.0, 4.0])).tolist()
         [0.0, 0.5, 1.0]
@@ -661,9 +650,6 @@ def hardswish(input, inplace=False, *, fused=None, auto=False):
     """Applies a piecewise approximation of swish to each element.
 
         result = input * hardsigmoid(input)
-
-    Args:
-        input: the input tensor.
 
     Source: Howard et al., 2019.
 
@@ -722,9 +708,6 @@ def tanhshrink(input, *, fused=None, auto=False):
 
         result = input - tanh(input)
 
-    Args:
-        input: the input tensor.
-
     Example:
         >>> F.tanhshrink(tensor(1.0))
         tensor(0.23841)
@@ -777,9 +760,6 @@ def softsign(input, *, auto=False):
 
         result = input / (1 + |input|)
 
-    Args:
-        input: the input tensor.
-
     Example:
         >>> F.softsign(tensor([-1.0, 0.0, 3.0])).tolist()
         [-0.5, 0.0, 0.75]
@@ -793,9 +773,6 @@ def logsigmoid(input, *, fused=None, auto=False, out=None):
     """Computes the logarithm of sigmoid of each element, without overflow.
 
         result = log(1 / (1 + exp(-input)))
-
-    Args:
-        input: the input tensor.
 
     Example:
         >>> F.logsigmoid(tensor(0.0))
@@ -811,9 +788,6 @@ def mish(input, inplace=False, *, fused=None, auto=False):
     """Applies the mish function to each element.
 
         result = input * tanh(softplus(input))
-
-    Args:
-        input: the input tensor.
 
     Source: Misra, 2019.
 

@@ -127,8 +127,6 @@ def scaled_dot_product_attention(
 
     Args:
         query: queries.
-        key: keys.
-        value: values.
         attn_mask: bool mask, True where attention is allowed, or floats to add to the scores (default: None). Broadcasts
             to (…, H, L, S). Floats can express ALiBi: slope (H, 1, 1) times (key position - query position).
         dropout_p: dropout probability of the attention weights (default: 0.0). It applies in any module mode.

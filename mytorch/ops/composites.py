@@ -175,9 +175,6 @@ def relu_squared(input: Tensor, *, fused: bool | None = None, auto: bool = False
 
         result = max(input, 0)^2
 
-    Args:
-        input: the input tensor.
-
     Source: So et al., Primer, 2021.
 
     Example:
@@ -235,9 +232,6 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
     """Applies the rectified linear unit to each element.
 
         result = max(input, 0)
-
-    Args:
-        input: the input tensor.
 
     Example:
         >>> F.relu(tensor([-1.0, 2.0])).tolist()

@@ -391,7 +391,6 @@ def full_like(
 
     Args:
         input: the other tensor.
-        fill_value: the value.
         dtype: dtype of the result (default: the dtype of `input`).
         device: device of the result (default: the device of `input`).
 
@@ -672,11 +671,7 @@ for _word, _dtype in (
 
 @public(function=False, inplace=False)
 def astype(self, dtype):
-    """Casts this tensor to a dtype. This is NumPy's name of `to`.
-
-    Args:
-        dtype: the dtype.
-    """
+    """Casts this tensor to a dtype. This is NumPy's name of `to`."""
     return cast(self, dtypes.as_dtype(dtype))
 
 

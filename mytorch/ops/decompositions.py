@@ -524,7 +524,6 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         result = (sum of |x|^p)^(1 / p)
 
     Args:
-        input: the input tensor.
         p: order of the norm, also infinite. "fro" is 2; "nuc" is the sum of the singular values (default: "fro").
         dim: dimension or dimensions to reduce (default: None, all).
         dtype: dtype to which `input` is cast first (default: None).

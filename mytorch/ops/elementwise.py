@@ -381,9 +381,6 @@ def div(input, other, *, rounding_mode=None):
 def neg(xp, input):
     """Negates each element.
 
-    Args:
-        input: the input tensor.
-
     Example:
         >>> mytorch.neg(tensor([1, -2])).tolist()
         [-1, 2]
@@ -487,7 +484,6 @@ def round(input, *, decimals=0):
     """Rounds each element to the nearest integer, and halves to the nearest even integer.
 
     Args:
-        input: the input tensor.
         decimals: number of digits after the decimal point; may be negative (default: 0).
 
     Example:
@@ -639,7 +635,6 @@ def clamp_min(input, min):
     """Limits each element to at least `min`.
 
     Args:
-        input: the input tensor.
         min: lower bound.
 
     Example:
@@ -654,7 +649,6 @@ def clamp_max(input, max):
     """Limits each element to at most `max`.
 
     Args:
-        input: the input tensor.
         max: upper bound.
 
     Example:
@@ -888,7 +882,6 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """Replaces NaN and infinities by numbers.
 
     Args:
-        input: the input tensor.
         nan: replacement of NaN (default: 0.0).
         posinf: replacement of positive infinity (default: the largest number of the dtype).
         neginf: replacement of negative infinity (default: the smallest number of the dtype).
@@ -903,9 +896,6 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
 @public(function=False, inplace=False)
 def type_as(self, other):
     """Casts this tensor to the dtype of another tensor.
-
-    Args:
-        other: the other tensor.
 
     Example:
         >>> tensor([1, 2]).type_as(tensor(0.5)).tolist()

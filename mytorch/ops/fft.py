@@ -242,7 +242,6 @@ def _last_first(first, others):
         """Computes `{first}` along the last of several dimensions and `{others}` along the others.
 
         Args:
-            input: the input tensor.
             s: signal sizes along the dimensions (default: the sizes of `input`).
             dim: dimensions to transform (default: all, or the last len(s)).
             norm: "forward", "backward" or "ortho", as in `fft` (default: None, "backward").
@@ -269,7 +268,6 @@ def _two(transform):
         """Computes `{transform}` over two dimensions.
 
         Args:
-            input: the input tensor.
             s: signal sizes along the dimensions (default: the sizes of `input`).
             dim: dimensions to transform (default: the last two).
             norm: "forward", "backward" or "ortho", as in `fft` (default: None, "backward").

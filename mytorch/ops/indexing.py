@@ -669,7 +669,6 @@ def masked_select(input, mask):
     Use it when you need the elements themselves. Their number depends on the mask; `where` keeps the shape.
 
     Args:
-        input: the input tensor.
         mask: bool mask that broadcasts with `input`.
 
     Example:

@@ -184,7 +184,6 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
 
     Args:
         name: "namespace::name".
-        fn: the function.
         mutates_args: inputs that it changes.
         device_types, schema, tags: accepted; the function runs on every device.
     """
@@ -244,8 +243,6 @@ def opcheck(op, args, kwargs=None, *, test_utils=("test_schema", "test_autograd_
 
     Args:
         op: the result of `custom_op`, or an operator of `torch.ops`.
-        args: positional arguments.
-        kwargs: keyword arguments.
         test_utils: names of the checks. "test_schema" checks that inputs do not change. "test_autograd_registration" checks
             that the result requires gradients if an input does. "test_faketensor" compares `register_fake` with the result.
         raise_exception: raise an error instead of returning it (default: True).

@@ -739,11 +739,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 @public(method=False, inplace=False)
 @in_precision("half")
 def chain_matmul(*matrices):
-    """Multiplies several matrices.
-
-    Args:
-        matrices: the matrices.
-    """
+    """Multiplies several matrices."""
     warn_as_pytorch("torch.chain_matmul is deprecated. Use torch.linalg.multi_dot instead.")
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")

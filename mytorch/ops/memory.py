@@ -84,7 +84,6 @@ def resize_as_(self, other, *, memory_format=None):
     """Changes the shape in place to the shape of another tensor.
 
     Args:
-        other: the other tensor.
         memory_format: order of the axes in memory (default: None, see `resize_`). `preserve_format` is the format of `other`.
     """
     if (resize := other_layout("resize_as_", self)) is not None:
@@ -196,7 +195,6 @@ def fill_diagonal_(self, fill_value, wrap=False):
     """Fills the main diagonal with a value, in place.
 
     Args:
-        fill_value: the value.
         wrap: if True, the diagonal continues in tall matrices (default: False).
     """
     raw = raw_of(self)

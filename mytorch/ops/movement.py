@@ -368,7 +368,6 @@ def squeeze(input, dim=None, *dims):
     """Removes dimensions of size 1.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to remove if their size is 1 (default: None, all).
         *dims: further dimensions, as in `x.squeeze(0, 1)`.
 
@@ -387,7 +386,6 @@ def unsqueeze(input, dim):
     """Inserts a dimension of size 1.
 
     Args:
-        input: the input tensor.
         dim: position of the new dimension.
 
     Example:
@@ -476,7 +474,6 @@ def broadcast_to(input, *size, **named):
     """Expands a tensor to a shape.
 
     Args:
-        input: the input tensor.
         size: the shape, as separate integers or one tuple.
 
     Example:
@@ -489,9 +486,6 @@ def broadcast_to(input, *size, **named):
 @public(inplace=False, method=False)
 def broadcast_tensors(*tensors):
     """Expands several tensors to their common shape.
-
-    Args:
-        tensors: the tensors.
 
     Example:
         >>> x, y = mytorch.broadcast_tensors(mytorch.zeros(2, 1), mytorch.zeros(3))
@@ -512,7 +506,6 @@ def contiguous(input, memory_format=None):
     Use it before `view` or before passing memory to other libraries; functions of mytorch accept any strides.
 
     Args:
-        input: the input tensor.
         memory_format: another order (default: None, row-major).
 
     Example:
@@ -552,7 +545,6 @@ def clone(input, *, memory_format=None):
     Use it to keep a value that you change in place later. `x.detach().clone()` is a copy without gradients.
 
     Args:
-        input: the input tensor.
         memory_format: order of the axes in memory (default: the order of `input`).
 
     Example:
@@ -771,7 +763,6 @@ def split(tensor, split_size_or_sections, dim=0):
     Use it when you know the size of the parts, and `chunk` when you know their number.
 
     Args:
-        tensor: the tensor.
         split_size_or_sections: size of the chunks, or a list of sizes.
 
     Raises:
@@ -844,7 +835,6 @@ def unbind(input, dim=0):
     """Returns the slices along a dimension, without that dimension, as views.
 
     Args:
-        input: the input tensor.
         dim: the dimension (default: 0).
 
     Example:

@@ -188,9 +188,6 @@ class Generator:
     def manual_seed(self, seed):
         """Restarts from `seed`, an int (negative seeds count from 2**64). Returns self.
 
-        Args:
-            seed: the seed.
-
         Raises:
             RuntimeError: the seed has more than 64 bits.
         """

@@ -94,7 +94,6 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     """Sums all elements, or the elements along one or more dimensions. Integers and bools are summed as int64.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         dtype: dtype to which `input` is cast first (default: None).
 
@@ -169,7 +168,6 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
     """Averages all elements, or the elements along one or more dimensions.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         dtype: dtype to which `input` is cast first (default: None).
 
@@ -243,7 +241,6 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
         result = sum((input - mean)^2) / (n - correction)
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         unbiased: older form of `correction`: True is 1, False is 0.
         correction: number subtracted from the number of elements n (default: 1, the unbiased variance).
@@ -264,7 +261,6 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
     The gradient is 0, not NaN, where the deviation is 0.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         unbiased: older form of `correction`: True is 1, False is 0.
         correction: number subtracted from the number of elements (default: 1).
@@ -301,7 +297,6 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Computes the variance and the mean of all elements or along dimensions.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         unbiased: older form of `correction`: True is 1, False is 0.
         correction: number subtracted from the number of elements (default: 1).
@@ -323,7 +318,6 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Computes the standard deviation and the mean of all elements or along dimensions.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
         unbiased: older form of `correction`: True is 1, False is 0.
         correction: number subtracted from the number of elements (default: 1).
@@ -362,7 +356,6 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
     """Computes the cumulative sum along a dimension.
 
     Args:
-        input: the input tensor.
         dim: dimension along which to sum.
         dtype: dtype to which `input` is cast first (default: None).
 
@@ -403,7 +396,6 @@ def _extreme(name, of, word, example):
         """Returns the {word} elements over one or more dimensions. Equal elements share the gradient evenly.
 
         Args:
-            input: the input tensor.
             dim: dimension or dimensions to reduce (default: all).
 
         Example:
@@ -475,7 +467,6 @@ def _max_or_min(name, word, along, over_all, of_two, example):
         """Returns the {word} element of a tensor, of each slice along a dimension, or of two tensors elementwise.
 
         Args:
-            input: the input tensor.
             dim: dimension to reduce, or a second tensor (default: None, all elements).
             other: second tensor, for the elementwise {name}imum (default: None).
 
@@ -523,7 +514,6 @@ def _arg(name, word, example):
         """Returns the int64 index of the {word} element, in the flattened tensor or along a dimension.
 
         Args:
-            input: the input tensor.
             dim: dimension to reduce (default: None, the flattened tensor).
 
         Example:
@@ -554,7 +544,6 @@ def _truth(name, example):
         """Tests if {word} nonzero.
 
         Args:
-            input: the input tensor.
             dim: dimension or dimensions to reduce (default: None, all).
 
         Returns:
@@ -581,7 +570,6 @@ def count_nonzero(input, dim=None):
     """Counts the elements that are not zero, in the whole tensor or along dimensions.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce (default: None, all).
 
     Example:
@@ -624,7 +612,6 @@ def logsumexp(input, dim, keepdim=False):
     Use it in place of `x.exp().sum().log()`, which overflows for elements above 88 in float32.
 
     Args:
-        input: the input tensor.
         dim: dimension or dimensions to reduce.
 
     Example:

@@ -493,7 +493,6 @@ def take(input, index):
     """Returns the elements at positions in the flattened input.
 
     Args:
-        input: the input tensor.
         index: int64 positions.
 
     Example:

@@ -168,7 +168,6 @@ def _directed(name, axes, axis_of):
         """Splits a tensor along the {axis} dimension, as `tensor_split` does.
 
         Args:
-            input: the input tensor.
             indices_or_sections: number of chunks, or the indices at which to split.
         """
         if input.ndim < axes:
@@ -679,7 +678,6 @@ def diagflat(input, offset=0):
     """Creates a diagonal matrix from the flattened input.
 
     Args:
-        input: the input tensor.
         offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
 
     Example:

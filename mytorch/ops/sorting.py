@@ -132,7 +132,6 @@ def _running(name, better):
         """Computes the running {better} along a dimension.
 
         Args:
-            input: the input tensor.
             dim: dimension along which to compute.
 
         Returns:
@@ -353,7 +352,6 @@ def mode(input, dim=-1, keepdim=False):
     If several elements are equally frequent, the function returns the smallest of them.
 
     Args:
-        input: the input tensor.
         dim: dimension to reduce (default: -1).
 
     Raises:

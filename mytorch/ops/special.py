@@ -106,7 +106,6 @@ def polygamma(n, input):
 
     Args:
         n: order of the derivative.
-        input: the input tensor.
 
     Raises:
         RuntimeError: `n` is negative.
@@ -259,7 +258,6 @@ def heaviside(input, other, *, out=None):
     """Computes the Heaviside step function: 0 for negative elements, 1 for positive elements, `other` at 0.
 
     Args:
-        input: the input tensor.
         other: value at 0.
 
     Raises:
@@ -403,7 +401,6 @@ def isposinf(input, *, out=None):
     """Returns True for each element that is +infinity.
 
     Args:
-        input: the input tensor.
         out: bool tensor that receives the result (default: a new tensor).
     """
     return _signed_infinity("isposinf", input, math.inf, out)
@@ -415,7 +412,6 @@ def isneginf(input, *, out=None):
     """Returns True for each element that is -infinity.
 
     Args:
-        input: the input tensor.
         out: bool tensor that receives the result (default: a new tensor).
     """
     return _signed_infinity("isneginf", input, -math.inf, out)
@@ -473,7 +469,6 @@ def mvlgamma(input, p):
     """Computes the logarithm of the multivariate gamma function.
 
     Args:
-        input: the input tensor.
         p: dimension.
 
     Raises:

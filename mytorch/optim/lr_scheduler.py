@@ -140,7 +140,6 @@ def for_each_group(optimizer, value):
     """Returns a list of values for the groups of an optimizer.
 
     Args:
-        optimizer: the optimizer.
         value: one value for all groups, or a list of values.
     """
     values = value if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)

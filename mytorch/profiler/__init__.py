@@ -256,7 +256,6 @@ class profile(_profile):
         """Adds a key and a text to the trace.
 
         Args:
-            key: the key.
             value: the text.
         """
         self._metadata[key] = value
@@ -265,7 +264,6 @@ class profile(_profile):
         """Adds a key and a JSON value to the trace.
 
         Args:
-            key: the key.
             value: the value as JSON text.
         """
         self._metadata[key] = json.loads(value)

@@ -158,7 +158,6 @@ class profile(ModeSwitch):
         """Records a raw array's memory until it is freed, if it is unknown.
 
         Args:
-            array: the array.
             category: a category of profiler.memory.
             event: event that allocated the memory; None for earlier memory.
             sure: change the category of known memory.
@@ -212,10 +211,8 @@ class profile(ModeSwitch):
         """Returns the averages of the events.
 
         Args:
-            group_by_input_shape: group by the shapes of the inputs.
             group_by_stack_n: group by this number of stack lines.
             group_by_overload_name: ignored.
-            group_by_module: group by module.
         """
         return self._found.key_averages(
             group_by_input_shape, group_by_stack_n, group_by_overload_name, group_by_module=group_by_module

@@ -211,7 +211,6 @@ def _compressed_size(name, layout, pointers, inner, shape, size):
 
     Args:
         name: name of the function, for errors.
-        layout: the layout.
         pointers: raw array of the pointers, (*batch, rows + 1).
         inner: raw array of the indices, (*batch, elements).
         shape: shape of the values, (*batch, elements, *dense sizes).

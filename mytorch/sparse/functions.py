@@ -313,7 +313,6 @@ def _validate_sparse_coo_tensor_args(indices, values, size, is_coalesced=None):
 
     Args:
         indices: the index of each element in each sparse dimension.
-        values: the values.
         size: sizes of all dimensions.
         is_coalesced: the positions are sorted and distinct (default: None).
     """
@@ -326,7 +325,6 @@ def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, v
     Args:
         compressed_indices: the position of the first element of each row or column.
         plain_indices: the column or row of each element.
-        values: the values.
         size: sizes of all dimensions.
         layout: `mytorch.sparse_csr` or `mytorch.sparse_csc`.
     """

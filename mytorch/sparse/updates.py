@@ -58,7 +58,6 @@ def update(optimizer, p, g, state, group):
     """Updates a parameter from a sparse gradient.
 
     Args:
-        optimizer: the optimizer.
         p: raw array of the parameter.
         g: raw array of the gradient.
         state: state of the parameter, a dict.

@@ -73,7 +73,6 @@ def watch(model: Any, writer: Any, every: int = 100, gradients: bool = True) -> 
     """Logs histograms of a model's weights and gradients. Call `.log(step)` after each backward.
 
     Args:
-        model: a Module.
         writer: a SummaryWriter, an Accelerator, one of its trackers, a run of wandb, or a function of (name, values, step).
         every: number of `log` calls per histogram.
         gradients: include gradients.

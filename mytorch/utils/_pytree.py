@@ -143,7 +143,6 @@ def tree_unflatten(leaves, treespec):
     """Builds a tree from its leaves.
 
     Args:
-        leaves: the leaves.
         treespec: structure of the tree.
 
     Raises:
@@ -183,7 +182,6 @@ def tree_map(func, tree, *rests, is_leaf=None):
 
     Args:
         func: function of a leaf, and of the leaves at the same position of further trees.
-        tree: the tree.
         rests: further trees of the same structure.
         is_leaf: function that returns True for containers that are leaves.
 
@@ -212,7 +210,6 @@ def tree_map_only(type_or_types, func, tree, is_leaf=None):
     Args:
         type_or_types: a type, a tuple of types, or a function that returns True for leaves to change.
         func: function of a leaf.
-        tree: the tree.
         is_leaf: function that returns True for containers that are leaves.
     """
     wanted = type_or_types if callable(type_or_types) and not isinstance(type_or_types, type) else None

@@ -28,11 +28,7 @@ def _rename(state, before, after):
 
 
 class ActivationWrapper(Module):
-    """The base class of the wrappers. Parameters and the state dict have the names of the wrapped module.
-
-    Args:
-        mod: the module.
-    """
+    """The base class of the wrappers. Parameters and the state dict have the names of the wrapped module."""
 
     def __init__(self, mod: Module):
         super().__init__()
@@ -73,7 +69,6 @@ class CheckpointWrapper(ActivationWrapper):
     """A module whose activations are computed again in backward; see `checkpoint_wrapper`.
 
     Args:
-        mod: the module.
         checkpoint_impl: a CheckpointImpl (default: NO_REENTRANT).
         checkpoint_fn: a function like `utils.checkpoint.checkpoint`, which replaces it.
         checkpoint_fn_kwargs: keyword arguments of the function.
@@ -114,7 +109,6 @@ def checkpoint_wrapper(
     """Returns a module that calls another one with `utils.checkpoint.checkpoint`.
 
     Args:
-        module: the module.
         checkpoint_impl: a CheckpointImpl (default: NO_REENTRANT).
         checkpoint_fn: a function like `utils.checkpoint.checkpoint`, which replaces it.
         checkpoint_fn_kwargs: keyword arguments of the function, such as `context_fn`.
@@ -130,11 +124,7 @@ def checkpoint_wrapper(
 
 
 def offload_wrapper(module: Module) -> Module:
-    """Returns a module that calls another one and keeps the tensors that it saves for backward in host memory.
-
-    Args:
-        module: the module.
-    """
+    """Returns a module that calls another one and keeps the tensors that it saves for backward in host memory."""
     return OffloadWrapper(module)
 
 

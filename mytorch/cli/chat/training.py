@@ -63,7 +63,6 @@ class Stage:
         """Train the model; returns the mean loss of the last tenth of the steps.
 
         Args:
-            model: the model.
             say: function that prints a line.
             interrupt: an `Interrupt`, after which the stage ends early and stores its state in `self.state`.
             state: None, or the state from which an interrupted stage continues.

@@ -126,7 +126,6 @@ def get_optimizer_state_dict(
     The state of a new optimizer is created, so that `distributed.checkpoint.load` can fill it.
 
     Args:
-        model: the model.
         optimizers: one optimizer or several.
         submodules: must be None.
         options: options of the state dict.
@@ -185,7 +184,6 @@ def get_state_dict(
     """Returns the state dicts of a model and of its optimizers. All processes call it.
 
     Args:
-        model: the model.
         optimizers: one optimizer or several.
         submodules: must be None.
         options: options of the state dicts.
@@ -240,7 +238,6 @@ def set_optimizer_state_dict(
     """Loads the state of optimizers. All processes call it.
 
     Args:
-        model: the model.
         optimizers: the optimizers, with the same groups as in the saved state.
         optim_state_dict: result of `get_optimizer_state_dict`.
         options: options of the state dict.
@@ -299,8 +296,6 @@ def set_state_dict(
     """Loads the state dicts of a model and of its optimizers. All processes call it.
 
     Args:
-        model: the model.
-        optimizers: the optimizers.
         model_state_dict: result of `get_model_state_dict`.
         optim_state_dict: result of `get_optimizer_state_dict`.
         options: options of the state dicts.

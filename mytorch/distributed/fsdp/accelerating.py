@@ -120,7 +120,6 @@ class FullyShardedDataParallelPlugin:
         """Shards models, and replaces the parameters of their optimizers. One process only loads sharded checkpoints.
 
         Args:
-            accelerator: the Accelerator.
             objects: arguments of `Accelerator.prepare`.
 
         Raises:
@@ -286,11 +285,7 @@ class FullyShardedDataParallelPlugin:
 
     @staticmethod
     def full(model: Module) -> dict[str, Any]:
-        """Returns the whole state dict of a model on the first process, and an empty dict on the others.
-
-        Args:
-            model: the model.
-        """
+        """Returns the whole state dict of a model on the first process, and an empty dict on the others."""
         return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 

@@ -462,7 +462,6 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
 
     Args:
         module: the module. If it is not sharded, the call has no effect.
-        method_name: name of the method.
 
     Raises:
         ValueError: the module does not have the method.

@@ -11,11 +11,7 @@ Policy = Callable[..., bool]
 
 
 class ModuleWrapPolicy:
-    """Selects the modules of some classes.
-
-    Args:
-        module_classes: the classes.
-    """
+    """Selects the modules of some classes."""
 
     def __init__(self, module_classes: Iterable[type[Module]]):
         self.classes = tuple(module_classes)
@@ -30,7 +26,6 @@ def transformer_auto_wrap_policy(
     """Selects the modules of some classes. Use it with `functools.partial`.
 
     Args:
-        module: the module.
         recurse: True to ask about the submodules of the module.
         nonwrapped_numel: number of elements of the parameters that are not selected yet.
         transformer_layer_cls: the classes.
@@ -45,7 +40,6 @@ def size_based_auto_wrap_policy(
     """Selects modules with many parameters. Use it with `functools.partial`.
 
     Args:
-        module: the module.
         recurse: True to ask about the submodules of the module.
         nonwrapped_numel: number of elements of the parameters that are not selected yet.
         min_num_params: least number of elements (default: 100 million).

@@ -318,7 +318,6 @@ class FullyShardedDataParallel(Module):
         Args:
             model: the FullyShardedDataParallel.
             optim: the optimizer.
-            optim_state_dict: the state.
             kwargs: accepted for compatibility.
         """
         set_optimizer_state_dict(model.module, optim, optim_state_dict)

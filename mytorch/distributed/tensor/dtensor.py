@@ -447,7 +447,6 @@ def local_of(d: DTensor, placements, copies=()) -> Tensor:
 
     Args:
         d: the DTensor.
-        placements: the placements.
         copies: mesh dimensions in which the consumer computes a partial sum of the gradient.
     """
     mesh, local = d._mesh, d._local_tensor
@@ -593,7 +592,6 @@ def distribute_module(
     """Converts the parameters and buffers of a module to DTensors, in place.
 
     Args:
-        module: the module.
         device_mesh: the processes.
         partition_fn: function of (name, submodule, mesh) that replaces parameters by DTensors. Other parameters are
             replicated.

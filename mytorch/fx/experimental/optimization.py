@@ -65,9 +65,6 @@ def fuse(model, inplace=False, no_trace=False):
 def remove_dropout(model):
     """Removes the dropout layers of a model.
 
-    Args:
-        model: a module.
-
     Returns:
         A GraphModule.
     """

@@ -296,11 +296,7 @@ class BlockMask:
         return Tensor._wrap(blocks.astype(np.int32))
 
     def to(self, device):
-        """Returns the mask on a device.
-
-        Args:
-            device: the device.
-        """
+        """Returns the mask on a device."""
         moved = {name: getattr(self, name) for name in self._TENSORS}
         moved = {name: value if value is None else value.to(device) for name, value in moved.items()}
         return BlockMask(self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)

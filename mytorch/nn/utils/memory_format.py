@@ -18,7 +18,6 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> M
     """Converts the weights of all Conv2d and ConvTranspose2d layers of a module to a memory format, in place.
 
     Args:
-        module: the module.
         memory_format: `mytorch.channels_last` or `mytorch.contiguous_format`.
 
     Returns:
@@ -36,7 +35,6 @@ def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> M
     """Converts the weights of all Conv3d and ConvTranspose3d layers of a module to a memory format, in place.
 
     Args:
-        module: the module.
         memory_format: `mytorch.channels_last_3d` or `mytorch.contiguous_format`.
 
     Returns:

@@ -134,7 +134,6 @@ def orthogonal(
         QᴴQ = I if Q has at least as many rows as columns, QQᴴ = I otherwise
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
         orthogonal_map: "matrix_exp", "cayley" or "householder". By default, "matrix_exp" for square and complex
             matrices, and "householder" otherwise.
@@ -188,7 +187,6 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     The module also loads state dicts of `nn.utils.weight_norm`.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
         dim: dimension that has one norm for each index. `None` computes one norm of the whole tensor (default: 0).
 
@@ -259,7 +257,6 @@ def spectral_norm(
     """Parametrizes a tensor as w / sigma(w), where sigma is the largest singular value, or the norm of a vector.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
         n_power_iterations: number of power iterations at each access in training mode (default: 1).
         eps: smallest norm in a denominator (default: 1e-12).

@@ -322,7 +322,6 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Returns True if a tensor of the module has a parametrization.
 
     Args:
-        module: the module.
         tensor_name: name of the tensor. By default, any tensor.
     """
     parametrizations = getattr(module, "parametrizations", None)
@@ -335,8 +334,6 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """Removes the parametrizations of a tensor, which becomes a regular parameter or buffer.
 
     Args:
-        module: the module.
-        tensor_name: name of the tensor.
         leave_parametrized: if True, keeps the computed value. Otherwise, restores the original tensor (default: True).
 
     Returns:
@@ -372,11 +369,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """Returns the class that the module had before its first parametrization.
-
-    Args:
-        module: the module.
-    """
+    """Returns the class that the module had before its first parametrization."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 

@@ -567,11 +567,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Returns True if a parameter of the module or of a submodule is pruned.
-
-    Args:
-        module: the module.
-    """
+    """Returns True if a parameter of the module or of a submodule is pruned."""
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 

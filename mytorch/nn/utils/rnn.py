@@ -147,7 +147,6 @@ def pad_packed_sequence(
     Args:
         sequence: a `PackedSequence`.
         batch_first: if True, the result has the shape (N, T, *) instead of (T, N, *) (default: False).
-        padding_value: value of the padding (default: 0.0).
         total_length: length T of the result. By default, the length of the longest sequence.
 
     Returns:
@@ -201,7 +200,6 @@ def pad_sequence(
     Args:
         sequences: tensors of shape (T_i, *).
         batch_first: if True, the result has the shape (N, T, *) instead of (T, N, *) (default: False).
-        padding_value: value of the padding (default: 0.0).
         padding_side: "right" or "left" (default: "right").
 
     Raises:

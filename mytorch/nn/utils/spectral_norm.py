@@ -161,7 +161,6 @@ def spectral_norm(
     Prefer `nn.utils.parametrizations.spectral_norm`.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
         n_power_iterations: number of power iterations at each forward in training mode (default: 1).
         eps: smallest norm in a denominator (default: 1e-12).
@@ -187,7 +186,6 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Removes the hook of `spectral_norm` from a parameter.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
 
     Returns:

@@ -84,7 +84,6 @@ def functional_call(
     """Calls a module with other parameters and buffers. Deprecated, use `mytorch.func.functional_call`.
 
     Args:
-        module: the module.
         parameters_and_buffers: the tensors to use, by dotted name.
         args: arguments of forward, a tuple or one object.
         kwargs: keyword arguments of forward.

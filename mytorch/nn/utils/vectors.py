@@ -10,9 +10,6 @@ from ...ops.movement import cat
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Flattens and concatenates parameters.
 
-    Args:
-        parameters: the parameters.
-
     Example:
         >>> tuple(nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape)
         (8,)
@@ -27,7 +24,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Args:
         vec: the vector.
-        parameters: the parameters.
 
     Example:
         >>> layer = nn.Linear(3, 2)

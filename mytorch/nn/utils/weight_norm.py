@@ -69,7 +69,6 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     Deprecated, use `nn.utils.parametrizations.weight_norm`.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
         dim: dimension that has one norm for each index. `None` computes one norm of the whole tensor (default: 0).
 
@@ -88,7 +87,6 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Removes the hook of `weight_norm` from a parameter.
 
     Args:
-        module: the module.
         name: name of the parameter (default: "weight").
 
     Returns:

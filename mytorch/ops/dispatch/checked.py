@@ -56,7 +56,6 @@ def check_results(op, out, residuals=()):
     """Checks the results of a forward function: one, or a tuple if the op declares outputs or residuals.
 
     Args:
-        op: the op.
         out: what forward returned.
         residuals: names of the residuals.
 
@@ -79,7 +78,6 @@ def checked(op, forward, residuals=(), inputs=True):
     place. CuPy has no such views, so this is a check on a CPU.
 
     Args:
-        op: the op.
         forward: the function.
         residuals: names of its residuals.
         inputs: check that inputs are not changed.

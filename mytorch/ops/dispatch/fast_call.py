@@ -43,7 +43,6 @@ def fast_call(op, operator=False, public=False, overridden=False):
     """Returns the closure that users call for an op.
 
     Args:
-        op: the op.
         operator: create the method of a binary operator such as `+`. It returns NotImplemented if the second operand is
             neither a tensor nor a number.
         public: create the function that programs call, which checks that its inputs are tensors.
@@ -547,7 +546,6 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
     """Makes a Tensor the output of a Node, with the values that the plan saves.
 
     Args:
-        op: the op.
         plan: the values to save.
         result: raw array of the result.
         raws: raw arrays and numbers of the inputs.

@@ -276,7 +276,6 @@ def set_edge(tensor, edge, changed=None):
     """Sets the new edge of a tensor that was changed in place, and of its base if it is a view.
 
     Args:
-        tensor: the tensor.
         edge: its new edge.
         changed: if elements of the tensor share memory, a mask of the elements that were changed (default: all).
     """

@@ -51,7 +51,6 @@ class Op(Record):
 
     Args:
         forward: the forward function.
-        rules: the rules.
     """
 
     def __init__(self, forward, **rules):

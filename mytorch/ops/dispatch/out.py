@@ -75,7 +75,6 @@ def write_out(result, out, name, exact=False):
     """Copies a result, or a tuple of results, into `out`. Returns `out`.
 
     Args:
-        result: the result.
         out: the tensor or tuple of tensors to write to.
         name: name of the function.
         exact: require equal dtypes, as for values and their indices.
@@ -139,7 +138,6 @@ def in_own_names(names, kwargs):
 
     Args:
         names: the names of the arguments of the function.
-        kwargs: the keyword arguments.
     """
     renamed = {}
     for word, value in kwargs.items():

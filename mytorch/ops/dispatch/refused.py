@@ -353,7 +353,6 @@ def refuse_grad(function, always=False, /, **arguments):
     Args:
         function: the name of the function.
         always: the function has no derivative here either. Otherwise the arguments are refused in PyTorch mode only.
-        arguments: the arguments.
 
     Raises:
         RuntimeError: an argument requires gradients while recording.

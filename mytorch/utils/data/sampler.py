@@ -128,7 +128,6 @@ class SubsetRandomSampler(Sampler):
     """Yields given indices in random order.
 
     Args:
-        indices: the indices.
         generator: random number generator (default: the default generator).
 
     Example:

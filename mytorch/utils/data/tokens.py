@@ -87,7 +87,6 @@ def write_tokens(path: str | os.PathLike, tokens: Sequence[int] | np.ndarray, vo
 
     Args:
         path: path of the file.
-        tokens: the tokens.
         vocab_size: number of different tokens, which determines the dtype.
 
     Raises:

@@ -86,9 +86,6 @@ def check_probability(p, name):
 
 class Compose(Transform):
     """Applies several transforms in sequence.
-
-    Args:
-        transforms: the transforms.
     Example:
         >>> T = mytorch.vision.transforms
         >>> change = T.Compose([T.ToTensor(), T.Normalize([0.5], [0.5])])

@@ -44,11 +44,7 @@ class ToPILImage(Transform):
 
 
 class ConvertImageDtype(Transform):
-    """Converts an image to another dtype and scales the values to its range.
-
-    Args:
-        dtype: the dtype.
-    """
+    """Converts an image to another dtype and scales the values to its range."""
 
     function = staticmethod(F.convert_image_dtype)
 

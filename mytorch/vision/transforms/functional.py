@@ -112,10 +112,6 @@ def to_pil_image(pic: Tensor | np.ndarray, mode: str | None = None) -> Any:
 def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> Tensor:
     """Converts an image to another dtype and scales the values to its range.
 
-    Args:
-        image: the image.
-        dtype: the dtype.
-
     Raises:
         RuntimeError: if the float dtype is too coarse for the integer dtype.
     """
@@ -137,11 +133,7 @@ def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> 
 
 
 def get_dimensions(img: Any) -> list[int]:
-    """Returns [C, H, W] of an image.
-
-    Args:
-        img: the image.
-    """
+    """Returns [C, H, W] of an image."""
     if is_pil(img):
         return [len(img.getbands()), img.height, img.width]
     if is_array(img):
@@ -194,21 +186,13 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
 
 @on_tensors
 def hflip(img: Tensor) -> Tensor:
-    """Flips an image horizontally.
-
-    Args:
-        img: the image.
-    """
+    """Flips an image horizontally."""
     return img.flip(-1)
 
 
 @on_tensors
 def vflip(img: Tensor) -> Tensor:
-    """Flips an image vertically.
-
-    Args:
-        img: the image.
-    """
+    """Flips an image vertically."""
     return img.flip(-2)
 
 
@@ -225,7 +209,6 @@ def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "cons
     """Adds borders to an image; negative borders crop it.
 
     Args:
-        img: the image.
         padding: one number for all borders, (left/right, top/bottom), or (left, top, right, bottom).
         fill: value of a constant border, for all channels or one number per channel.
         padding_mode: "constant", "edge", "reflect" (without the edge) or "symmetric" (with the edge).
@@ -327,7 +310,6 @@ def resize(
     """Resizes an image.
 
     Args:
-        img: the image.
         size: (height, width), or the length of the shorter side, which preserves the aspect ratio.
         interpolation: an InterpolationMode. Without antialias, "bilinear" and "bicubic" use F.interpolate. "nearest" and
             "nearest-exact" always use F.interpolate.

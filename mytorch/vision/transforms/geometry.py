@@ -85,7 +85,6 @@ class RandomCrop(Transform):
         """Returns a random (top, left, height, width).
 
         Args:
-            img: the image.
             output_size: (height, width).
         """
         _, h, w = F.get_dimensions(img)

@@ -21,7 +21,6 @@ def plan_of(model: Module, size: int, sequence_parallel: bool = False) -> dict[s
     Attention heads, hidden layers and the vocabulary are divided. The loss is computed from the divided logits.
 
     Args:
-        model: the model.
         size: number of processes of the mesh.
         sequence_parallel: also divide the sequence in norms and residual connections (default: False). The length of the
             sequence must be divisible by the number of processes.

@@ -35,9 +35,6 @@ class PassBase(ABC):
     def __call__(self, graph_module: GraphModule) -> PassResult | None:
         """Checks the module, runs `call`, and checks the module again.
 
-        Args:
-            graph_module: the module.
-
         Returns:
             The result of `call`.
         """
@@ -48,22 +45,10 @@ class PassBase(ABC):
 
     @abstractmethod
     def call(self, graph_module: GraphModule) -> PassResult | None:
-        """Runs the pass. Subclasses define it.
-
-        Args:
-            graph_module: the module.
-        """
+        """Runs the pass. Subclasses define it."""
 
     def requires(self, graph_module: GraphModule) -> None:  # noqa: B027 (optional)
-        """Runs before the pass. A subclass may raise an error for modules that it does not support.
-
-        Args:
-            graph_module: the module.
-        """
+        """Runs before the pass. A subclass may raise an error for modules that it does not support."""
 
     def ensures(self, graph_module: GraphModule) -> None:  # noqa: B027 (optional)
-        """Runs after the pass. A subclass may raise an error for a result that it does not accept.
-
-        Args:
-            graph_module: the module.
-        """
+        """Runs after the pass. A subclass may raise an error for a result that it does not accept."""
