@@ -112,29 +112,11 @@ class _Conv(Module):
 
 
 class Conv1d(_Conv):
-    """Applies a 1D convolution.
-
-        output[n, k] = bias[k] + sum_c weight[k, c] ⋆ input[n, c]
-
-    Here ⋆ is the 1D cross-correlation, n the sample, k the output channel and c the input channel.
-    The size of the output is
-
-        L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    """Applies a 1D convolution; see `nn.Conv2d`.
 
     Shape:
         Input: (N, C_in, L) or (C_in, L).
         Output: (N, C_out, L_out) or (C_out, L_out).
-
-    Attributes:
-        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_size).
-        bias: learnable vector of shape (out_channels,), or `None`.
-
-    Example:
-        >>> layer = nn.Conv1d(16, 32, kernel_size=3, padding=1)
-        >>> tuple(layer(mytorch.zeros(8, 16, 50)).shape)
-        (8, 32, 50)
-
-    See also: `nn.functional.conv1d`, `nn.LazyConv1d`, `nn.ConvTranspose1d`.
     """
 
     dims = 1
@@ -155,7 +137,7 @@ class Conv2d(_Conv):
         Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
 
     Attributes:
-        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_height, kernel_width).
+        weight: learnable kernels of shape (out_channels, in_channels / groups, *kernel_size).
         bias: learnable vector of shape (out_channels,), or `None`.
 
     Example:
@@ -168,30 +150,11 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Applies a 3D convolution.
-
-        output[n, k] = bias[k] + sum_c weight[k, c] ⋆ input[n, c]
-
-    Here ⋆ is the 3D cross-correlation, n the sample, k the output channel and c the input channel.
-    For each spatial dimension, such as D, the size of the output is
-
-        D_out = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    """Applies a 3D convolution; see `nn.Conv2d`.
 
     Shape:
         Input: (N, C_in, D, H, W) or (C_in, D, H, W).
         Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
-
-    Attributes:
-        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_depth, kernel_height,
-            kernel_width).
-        bias: learnable vector of shape (out_channels,), or `None`.
-
-    Example:
-        >>> layer = nn.Conv3d(1, 4, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 1, 8, 8, 8)).shape)
-        (1, 4, 6, 6, 6)
-
-    See also: `nn.functional.conv3d`, `nn.LazyConv3d`, `nn.ConvTranspose3d`.
     """
 
     dims = 3
@@ -256,26 +219,11 @@ class _ConvTranspose(_Conv):
 class ConvTranspose1d(_ConvTranspose):
     """Applies a 1D transposed convolution, the gradient of `nn.Conv1d` with respect to its input.
 
-    The size of the output is
-
-        L_out = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
-
-    A call with `output_size` selects the output padding that results in this size.
+    See `nn.ConvTranspose2d`.
 
     Shape:
         Input: (N, C_in, L) or (C_in, L).
         Output: (N, C_out, L_out) or (C_out, L_out).
-
-    Attributes:
-        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_size).
-        bias: learnable vector of shape (out_channels,), or `None`.
-
-    Example:
-        >>> layer = nn.ConvTranspose1d(32, 16, kernel_size=4, stride=2, padding=1)
-        >>> tuple(layer(mytorch.zeros(8, 32, 25)).shape)
-        (8, 16, 50)
-
-    See also: `nn.functional.conv_transpose1d`, `nn.LazyConvTranspose1d`, `nn.Conv1d`.
     """
 
     dims = 1
@@ -298,7 +246,7 @@ class ConvTranspose2d(_ConvTranspose):
         Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
 
     Attributes:
-        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_height, kernel_width).
+        weight: learnable kernels of shape (in_channels, out_channels / groups, *kernel_size).
         bias: learnable vector of shape (out_channels,), or `None`.
 
     Example:
@@ -313,27 +261,11 @@ class ConvTranspose2d(_ConvTranspose):
 class ConvTranspose3d(_ConvTranspose):
     """Applies a 3D transposed convolution, the gradient of `nn.Conv3d` with respect to its input.
 
-    For each spatial dimension, such as D, the size of the output is
-
-        D_out = (D - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
-
-    A call with `output_size` selects the output padding that results in this size.
+    See `nn.ConvTranspose2d`.
 
     Shape:
         Input: (N, C_in, D, H, W) or (C_in, D, H, W).
         Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
-
-    Attributes:
-        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_depth, kernel_height,
-            kernel_width).
-        bias: learnable vector of shape (out_channels,), or `None`.
-
-    Example:
-        >>> layer = nn.ConvTranspose3d(4, 1, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 4, 6, 6, 6)).shape)
-        (1, 1, 8, 8, 8)
-
-    See also: `nn.functional.conv_transpose3d`, `nn.LazyConvTranspose3d`, `nn.Conv3d`.
     """
 
     dims = 3

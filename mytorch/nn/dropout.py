@@ -59,23 +59,11 @@ class Dropout(_Dropout, function=F.dropout):
 
 
 class Dropout1d(_Dropout, function=F.dropout1d):
-    """Sets random channels to zero during training.
-
-    Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
-    1 / (1 - p). In evaluation mode, it returns the input unchanged.
+    """Sets random channels to zero during training; see `nn.Dropout2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: the same shape as the input.
-
-    Source: Tompson et al., 2015.
-
-    Example:
-        >>> x = nn.Dropout1d(0.5)(mytorch.ones(1, 100, 4))
-        >>> bool((x == x[:, :, :1]).all())  # a channel is zero or not as a whole
-        True
-
-    See also: `nn.functional.dropout1d`, `nn.Dropout`.
     """
 
 
@@ -104,23 +92,11 @@ class Dropout2d(_Dropout, function=F.dropout2d):
 
 
 class Dropout3d(_Dropout, function=F.dropout3d):
-    """Sets random channels to zero during training.
-
-    Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
-    1 / (1 - p). In evaluation mode, it returns the input unchanged.
+    """Sets random channels to zero during training; see `nn.Dropout2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: the same shape as the input.
-
-    Source: Tompson et al., 2015.
-
-    Example:
-        >>> x = nn.Dropout3d(0.5)(mytorch.ones(1, 100, 4, 4, 4))
-        >>> bool((x == x[:, :, :1, :1, :1]).all())  # a channel is zero or not as a whole
-        True
-
-    See also: `nn.functional.dropout3d`, `nn.Dropout`.
     """
 
 

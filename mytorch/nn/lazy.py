@@ -231,21 +231,7 @@ class _LazyNorm(_LazyLayer):
 
 
 class LazyConv1d(_LazyOrdinaryConv, Conv1d, becomes=Conv1d):
-    """Applies a 1D convolution, with `in_channels` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.Conv1d`.
-
-    Shape:
-        Input: (N, C_in, L) or (C_in, L).
-        Output: (N, C_out, L_out) or (C_out, L_out).
-
-    Example:
-        >>> layer = nn.LazyConv1d(4, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 3, 8)).shape), layer.in_channels
-        ((1, 4, 6), 3)
-
-    See also: `nn.Conv1d`.
-    """
+    """Applies a 1D convolution, with `in_channels` inferred from the first input; see `nn.LazyConv2d`."""
 
 
 class LazyConv2d(_LazyOrdinaryConv, Conv2d, becomes=Conv2d):
@@ -267,39 +253,11 @@ class LazyConv2d(_LazyOrdinaryConv, Conv2d, becomes=Conv2d):
 
 
 class LazyConv3d(_LazyOrdinaryConv, Conv3d, becomes=Conv3d):
-    """Applies a 3D convolution, with `in_channels` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.Conv3d`.
-
-    Shape:
-        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
-        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
-
-    Example:
-        >>> layer = nn.LazyConv3d(4, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8, 8)).shape), layer.in_channels
-        ((1, 4, 6, 6, 6), 3)
-
-    See also: `nn.Conv3d`.
-    """
+    """Applies a 3D convolution, with `in_channels` inferred from the first input; see `nn.LazyConv2d`."""
 
 
 class LazyConvTranspose1d(_LazyTransposedConv, ConvTranspose1d, becomes=ConvTranspose1d):
-    """Applies a 1D transposed convolution, with `in_channels` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.ConvTranspose1d`.
-
-    Shape:
-        Input: (N, C_in, L) or (C_in, L).
-        Output: (N, C_out, L_out) or (C_out, L_out).
-
-    Example:
-        >>> layer = nn.LazyConvTranspose1d(4, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 3, 8)).shape), layer.in_channels
-        ((1, 4, 10), 3)
-
-    See also: `nn.ConvTranspose1d`.
-    """
+    """Applies a 1D transposed convolution, with `in_channels` inferred from the first input; see `nn.LazyConvTranspose2d`."""
 
 
 class LazyConvTranspose2d(_LazyTransposedConv, ConvTranspose2d, becomes=ConvTranspose2d):
@@ -321,40 +279,11 @@ class LazyConvTranspose2d(_LazyTransposedConv, ConvTranspose2d, becomes=ConvTran
 
 
 class LazyConvTranspose3d(_LazyTransposedConv, ConvTranspose3d, becomes=ConvTranspose3d):
-    """Applies a 3D transposed convolution, with `in_channels` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.ConvTranspose3d`.
-
-    Shape:
-        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
-        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
-
-    Example:
-        >>> layer = nn.LazyConvTranspose3d(4, kernel_size=3)
-        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8, 8)).shape), layer.in_channels
-        ((1, 4, 10, 10, 10), 3)
-
-    See also: `nn.ConvTranspose3d`.
-    """
+    """Applies a 3D transposed convolution, with `in_channels` inferred from the first input; see `nn.LazyConvTranspose2d`."""
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, becomes=BatchNorm1d):
-    """Normalizes each channel over the batch, with `num_features` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.BatchNorm1d`.
-
-    Shape:
-        Input: (N, C) or (N, C, L).
-        Output: the same shape as the input.
-
-    Example:
-        >>> layer = nn.LazyBatchNorm1d()
-        >>> y = layer(mytorch.randn(4, 3, 8))
-        >>> layer.num_features
-        3
-
-    See also: `nn.BatchNorm1d`.
-    """
+    """Normalizes each channel over the batch, with `num_features` inferred from the first input; see `nn.LazyBatchNorm2d`."""
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
@@ -377,41 +306,11 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
-    """Normalizes each channel over the batch, with `num_features` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.BatchNorm3d`.
-
-    Shape:
-        Input: (N, C, D, H, W).
-        Output: the same shape as the input.
-
-    Example:
-        >>> layer = nn.LazyBatchNorm3d()
-        >>> y = layer(mytorch.randn(4, 3, 8, 8, 8))
-        >>> layer.num_features
-        3
-
-    See also: `nn.BatchNorm3d`.
-    """
+    """Normalizes each channel over the batch, with `num_features` inferred from the first input; see `nn.LazyBatchNorm2d`."""
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, becomes=InstanceNorm1d):
-    """Normalizes each channel of each sample, with `num_features` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.InstanceNorm1d`.
-
-    Shape:
-        Input: (N, C, L).
-        Output: the same shape as the input.
-
-    Example:
-        >>> layer = nn.LazyInstanceNorm1d()
-        >>> y = layer(mytorch.randn(4, 3, 8))
-        >>> layer.num_features
-        3
-
-    See also: `nn.InstanceNorm1d`.
-    """
+    """Normalizes each channel of each sample, with `num_features` inferred from the first input; see `nn.LazyInstanceNorm2d`."""
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, becomes=InstanceNorm2d):
@@ -434,19 +333,4 @@ class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, becomes=InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, becomes=InstanceNorm3d):
-    """Normalizes each channel of each sample, with `num_features` inferred from the first input.
-
-    The parameters have no shape before the first call. After it, the layer is an `nn.InstanceNorm3d`.
-
-    Shape:
-        Input: (N, C, D, H, W).
-        Output: the same shape as the input.
-
-    Example:
-        >>> layer = nn.LazyInstanceNorm3d()
-        >>> y = layer(mytorch.randn(4, 3, 8, 8, 8))
-        >>> layer.num_features
-        3
-
-    See also: `nn.InstanceNorm3d`.
-    """
+    """Normalizes each channel of each sample, with `num_features` inferred from the first input; see `nn.LazyInstanceNorm2d`."""

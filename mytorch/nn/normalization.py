@@ -264,38 +264,11 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Normalizes each channel over the batch and the length.
-
-        y = (x - mean) / sqrt(var + eps) * weight + bias
-
-    In training mode, mean and var are the statistics of the batch, and the layer updates its running statistics:
-
-        running = (1 - momentum) * running + momentum * statistics of the batch
-
-    In evaluation mode, the layer uses the running statistics instead.
-
-    Use it with batches of at least about 16 samples. For sequences and small batches, `LayerNorm` doesn't depend on the
-    other samples.
+    """Normalizes each channel over the batch and the length; see `nn.BatchNorm2d`.
 
     Shape:
         Input: (N, C) or (N, C, L).
         Output: the same shape as the input.
-
-    Attributes:
-        weight: learnable vector of shape (C,), or `None`.
-        bias: learnable vector of shape (C,), or `None`.
-        running_mean: buffer of shape (C,), or `None`.
-        running_var: buffer of shape (C,) with unbiased variances, or `None`.
-        num_batches_tracked: number of batches seen in training mode, a buffer, or `None`.
-
-    Source: Ioffe and Szegedy, 2015.
-
-    Example:
-        >>> y = nn.BatchNorm1d(3)(mytorch.randn(4, 3, 8))
-        >>> tuple(y.shape), abs(y.mean().item()) < 1e-5
-        ((4, 3, 8), True)
-
-    See also: `nn.functional.batch_norm`, `nn.LazyBatchNorm1d`, `nn.SyncBatchNorm`.
     """
 
 
@@ -338,35 +311,11 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalizes each channel over the batch and the spatial dimensions.
-
-        y = (x - mean) / sqrt(var + eps) * weight + bias
-
-    In training mode, mean and var are the statistics of the batch, and the layer updates its running statistics:
-
-        running = (1 - momentum) * running + momentum * statistics of the batch
-
-    In evaluation mode, the layer uses the running statistics instead.
+    """Normalizes each channel over the batch and the spatial dimensions; see `nn.BatchNorm2d`.
 
     Shape:
         Input: (N, C, D, H, W).
         Output: the same shape as the input.
-
-    Attributes:
-        weight: learnable vector of shape (C,), or `None`.
-        bias: learnable vector of shape (C,), or `None`.
-        running_mean: buffer of shape (C,), or `None`.
-        running_var: buffer of shape (C,) with unbiased variances, or `None`.
-        num_batches_tracked: number of batches seen in training mode, a buffer, or `None`.
-
-    Source: Ioffe and Szegedy, 2015.
-
-    Example:
-        >>> y = nn.BatchNorm3d(3)(mytorch.randn(4, 3, 8, 8, 8))
-        >>> tuple(y.shape), abs(y.mean().item()) < 1e-5
-        ((4, 3, 8, 8, 8), True)
-
-    See also: `nn.functional.batch_norm`, `nn.LazyBatchNorm3d`, `nn.SyncBatchNorm`.
     """
 
     dims = (5,)
@@ -459,25 +408,11 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalizes each channel of each sample over the length.
-
-        y = (x - mean) / sqrt(var + eps) * weight + bias
-
-    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
-    uses running statistics in evaluation mode.
+    """Normalizes each channel of each sample over the length; see `nn.InstanceNorm2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: the same shape as the input.
-
-    Source: Ulyanov et al., 2016.
-
-    Example:
-        >>> y = nn.InstanceNorm1d(3)(mytorch.randn(4, 3, 8))
-        >>> tuple(y.shape), abs(y[0, 0].mean().item()) < 1e-5
-        ((4, 3, 8), True)
-
-    See also: `nn.functional.instance_norm`, `nn.LazyInstanceNorm1d`.
     """
 
 
@@ -509,25 +444,11 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalizes each channel of each sample over the spatial dimensions.
-
-        y = (x - mean) / sqrt(var + eps) * weight + bias
-
-    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
-    uses running statistics in evaluation mode.
+    """Normalizes each channel of each sample over the spatial dimensions; see `nn.InstanceNorm2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: the same shape as the input.
-
-    Source: Ulyanov et al., 2016.
-
-    Example:
-        >>> y = nn.InstanceNorm3d(3)(mytorch.randn(4, 3, 8, 8, 8))
-        >>> tuple(y.shape), abs(y[0, 0].mean().item()) < 1e-5
-        ((4, 3, 8, 8, 8), True)
-
-    See also: `nn.functional.instance_norm`, `nn.LazyInstanceNorm3d`.
     """
 
     dims = (4, 5)

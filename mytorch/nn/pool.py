@@ -47,21 +47,11 @@ class _MaxPool(
 
 
 class MaxPool1d(_MaxPool, function=F.max_pool1d):
-    """Computes the maximum of each window of the last dimension.
-
-    The size of the output is
-
-        L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    """Computes the maximum of each window of the last dimension; see `nn.MaxPool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: (N, C, L_out) or (C, L_out).
-
-    Example:
-        >>> nn.MaxPool1d(2)(mytorch.arange(4.0).reshape(1, 4)).tolist()
-        [[1.0, 3.0]]
-
-    See also: `nn.functional.max_pool1d`, `nn.MaxUnpool1d`, `nn.AdaptiveMaxPool1d`.
     """
 
 
@@ -88,21 +78,11 @@ class MaxPool2d(_MaxPool, function=F.max_pool2d):
 
 
 class MaxPool3d(_MaxPool, function=F.max_pool3d):
-    """Computes the maximum of each window of the last three dimensions.
-
-    Each spatial dimension, such as D, becomes
-
-        D_out = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    """Computes the maximum of each window of the last three dimensions; see `nn.MaxPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
-
-    Example:
-        >>> nn.MaxPool3d(2)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).tolist()
-        [[[[7.0]]]]
-
-    See also: `nn.functional.max_pool3d`, `nn.MaxUnpool3d`, `nn.AdaptiveMaxPool3d`.
     """
 
 
@@ -125,21 +105,11 @@ class AvgPool1d(
     _AvgPool, function=F.avg_pool1d, shown=_AvgPool._shown, kernel_size=..., stride=None, padding=0, ceil_mode=False,
     count_include_pad=True,
 ):  # fmt: skip
-    """Computes the mean of each window of the last dimension.
-
-    The size of the output is
-
-        L_out = (L + 2 * padding - kernel_size) // stride + 1
+    """Computes the mean of each window of the last dimension; see `nn.AvgPool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: (N, C, L_out) or (C, L_out).
-
-    Example:
-        >>> nn.AvgPool1d(2)(mytorch.arange(4.0).reshape(1, 4)).tolist()
-        [[0.5, 2.5]]
-
-    See also: `nn.functional.avg_pool1d`, `nn.AdaptiveAvgPool1d`.
     """
 
     def __post_init__(self) -> None:
@@ -171,21 +141,11 @@ class AvgPool2d(_AvgPool, function=F.avg_pool2d):
 
 
 class AvgPool3d(_AvgPool, function=F.avg_pool3d):
-    """Computes the mean of each window of the last three dimensions.
-
-    Each spatial dimension, such as D, becomes
-
-        D_out = (D + 2 * padding - kernel_size) // stride + 1
+    """Computes the mean of each window of the last three dimensions; see `nn.AvgPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
-
-    Example:
-        >>> nn.AvgPool3d(2)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).tolist()
-        [[[[3.5]]]]
-
-    See also: `nn.functional.avg_pool3d`, `nn.AdaptiveAvgPool3d`.
     """
 
 
@@ -207,19 +167,11 @@ class _AdaptiveMax(_Adaptive, shown="output_size={output_size!r}", output_size=.
 
 
 class AdaptiveAvgPool1d(_Adaptive, function=F.adaptive_avg_pool1d):
-    """Computes means of windows of the last dimension, for an output of a fixed size.
-
-    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+    """Computes means of windows of the last dimension, for an output of a fixed size; see `nn.AdaptiveAvgPool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: (N, C, output_size) or (C, output_size).
-
-    Example:
-        >>> nn.AdaptiveAvgPool1d(1)(mytorch.arange(4.0).reshape(1, 4)).flatten().tolist()
-        [1.5]
-
-    See also: `nn.functional.adaptive_avg_pool1d`, `nn.AvgPool1d`.
     """
 
 
@@ -245,34 +197,20 @@ class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
 class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
     """Computes means of windows of the last three dimensions, for an output of a fixed size.
 
-    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+    See `nn.AdaptiveAvgPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, *output_size) or (C, *output_size).
-
-    Example:
-        >>> nn.AdaptiveAvgPool3d(1)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).flatten().tolist()
-        [3.5]
-
-    See also: `nn.functional.adaptive_avg_pool3d`, `nn.AvgPool3d`.
     """
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
-    """Computes maxima of windows of the last dimension, for an output of a fixed size.
-
-    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+    """Computes maxima of windows of the last dimension, for an output of a fixed size; see `nn.AdaptiveMaxPool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: (N, C, output_size) or (C, output_size).
-
-    Example:
-        >>> nn.AdaptiveMaxPool1d(1)(mytorch.arange(4.0).reshape(1, 4)).flatten().tolist()
-        [3.0]
-
-    See also: `nn.functional.adaptive_max_pool1d`, `nn.MaxPool1d`.
     """
 
 
@@ -296,17 +234,11 @@ class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
 class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
     """Computes maxima of windows of the last three dimensions, for an output of a fixed size.
 
-    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+    See `nn.AdaptiveMaxPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, *output_size) or (C, *output_size).
-
-    Example:
-        >>> nn.AdaptiveMaxPool3d(1)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).flatten().tolist()
-        [7.0]
-
-    See also: `nn.functional.adaptive_max_pool3d`, `nn.MaxPool3d`.
     """
 
 
@@ -326,20 +258,11 @@ class _LPPool(Layer, norm_type=..., kernel_size=..., stride=None, ceil_mode=Fals
 
 
 class LPPool1d(_LPPool, function=F.lp_pool1d):
-    """Computes the p-norm of each window of the last dimension.
-
-        LPPool(window) = (sum of x^p over the window)^(1 / p)
+    """Computes the p-norm of each window of the last dimension; see `nn.LPPool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Output: (N, C, L_out) or (C, L_out).
-
-    Example:
-        >>> x = mytorch.ones(1, 1, 4)
-        >>> nn.LPPool1d(norm_type=1, kernel_size=4)(x).flatten().tolist()
-        [4.0]
-
-    See also: `nn.functional.lp_pool1d`, `nn.AvgPool1d`.
     """
 
 
@@ -364,20 +287,11 @@ class LPPool2d(_LPPool, function=F.lp_pool2d):
 
 
 class LPPool3d(_LPPool, function=F.lp_pool3d):
-    """Computes the p-norm of each window of the last three dimensions.
-
-        LPPool(window) = (sum of x^p over the window)^(1 / p)
+    """Computes the p-norm of each window of the last three dimensions; see `nn.LPPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
-
-    Example:
-        >>> x = mytorch.ones(1, 1, 4, 4, 4)
-        >>> nn.LPPool3d(norm_type=1, kernel_size=4)(x).flatten().tolist()
-        [64.0]
-
-    See also: `nn.functional.lp_pool3d`, `nn.AvgPool3d`.
     """
 
 
@@ -400,21 +314,12 @@ class _MaxUnpool(_Pool, kernel_size=..., stride=None, padding=0):
 
 
 class MaxUnpool1d(_MaxUnpool, function=F.max_unpool1d):
-    """Computes a partial inverse of `nn.MaxPool1d`.
-
-    The layer writes each maximum to its former position. All other elements are zero.
+    """Computes a partial inverse of `nn.MaxPool1d`; see `nn.MaxUnpool2d`.
 
     Shape:
         Input: (N, C, L) or (C, L).
         Indices: the same shape as the input, from `nn.MaxPool1d` with `return_indices=True`.
         Output: (N, C, L_out) or (C, L_out), where L_out = (L - 1) * stride - 2 * padding + kernel_size.
-
-    Example:
-        >>> y, indices = nn.MaxPool1d(2, return_indices=True)(mytorch.arange(4.0).reshape(1, 4))
-        >>> nn.MaxUnpool1d(2)(y, indices).flatten().tolist()
-        [0.0, 1.0, 0.0, 3.0]
-
-    See also: `nn.functional.max_unpool1d`.
     """
 
     dims = 1
@@ -440,22 +345,13 @@ class MaxUnpool2d(_MaxUnpool, function=F.max_unpool2d):
 
 
 class MaxUnpool3d(_MaxUnpool, function=F.max_unpool3d):
-    """Computes a partial inverse of `nn.MaxPool3d`.
-
-    The layer writes each maximum to its former position. All other elements are zero.
+    """Computes a partial inverse of `nn.MaxPool3d`; see `nn.MaxUnpool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Indices: the same shape as the input, from `nn.MaxPool3d` with `return_indices=True`.
         Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out), where D_out = (D - 1) * stride - 2 * padding +
             kernel_size.
-
-    Example:
-        >>> y, indices = nn.MaxPool3d(2, return_indices=True)(mytorch.arange(8.0).reshape(1, 2, 2, 2))
-        >>> nn.MaxUnpool3d(2)(y, indices).flatten().tolist()
-        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0]
-
-    See also: `nn.functional.max_unpool3d`.
     """
 
     dims = 3
@@ -516,20 +412,11 @@ class FractionalMaxPool2d(_FractionalMaxPool, function=F.fractional_max_pool2d):
 class FractionalMaxPool3d(_FractionalMaxPool, function=F.fractional_max_pool3d):
     """Computes maxima of windows at pseudorandom positions of the last three dimensions.
 
-    The distances between windows vary, so that the sizes of input and output can have any ratio.
+    See `nn.FractionalMaxPool2d`.
 
     Shape:
         Input: (N, C, D, H, W) or (C, D, H, W).
         Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
-
-    Source: Graham, Fractional max-pooling, 2014.
-
-    Example:
-        >>> layer = nn.FractionalMaxPool3d(kernel_size=2, output_ratio=0.5)
-        >>> tuple(layer(mytorch.randn(1, 3, 8, 8, 8)).shape)
-        (1, 3, 4, 4, 4)
-
-    See also: `nn.functional.fractional_max_pool3d`, `nn.MaxPool3d`.
     """
 
     dims = 3
