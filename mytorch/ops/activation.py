@@ -97,13 +97,6 @@ def relu(input, *, fused=None):
 
         result = max(input, 0)
 
-    Args:
-        fused: True runs a fused kernel, False the reference (default: the kernel if it is faster).
-
-    Example:
-        >>> F.relu(tensor([-1.0, 2.0])).tolist()
-        [0.0, 2.0]
-
     See also: `nn.ReLU`.
     """
     return _relu.fast_call(input) if fused is None else _relu.dispatch(input, fused=fused)
@@ -137,17 +130,8 @@ def gelu(input, approximate="none", *, fused=None, auto=False):
         result = input * P(Z <= input), where Z is standard normal
         result = input / 2 * (1 + tanh(sqrt(2 / pi) * (input + 0.044715 * input^3)))    with approximate="tanh"
 
-    Args:
-        approximate: "none" (default) or "tanh", which GPT-2 uses.
-
     Raises:
         RuntimeError: another approximation.
-
-    Source: Hendrycks and Gimpel, 2016.
-
-    Example:
-        >>> F.gelu(tensor([-1.0, 0.0, 1.0]))
-        tensor([-0.15866  0.00000  0.84134])
 
     See also: `nn.GELU`.
     """
@@ -170,14 +154,7 @@ def silu(input, inplace=False, *, fused=None, auto=False):
 
         result = input * sigmoid(input)
 
-    Args:
-        inplace: if True, writes the result into `input` (default: False).
-
     Source: Elfwing et al., 2017.
-
-    Example:
-        >>> F.silu(tensor([-1.0, 0.0, 1.0]))
-        tensor([-0.26894  0.00000  0.73106])
 
     See also: `nn.SiLU`.
     """
@@ -448,15 +425,8 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
         result = input                      if input > 0
         result = negative_slope * input     otherwise
 
-    Args:
-        negative_slope: slope for negative elements (default: 0.01).
-
     Raises:
         RuntimeError: in backward, in PyTorch mode, for a negative slope in place: PyTorch has no derivative there.
-
-    Example:
-        >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
-        [-1.0, 2.0]
 
     See also: `nn.LeakyReLU`.
     """
@@ -473,15 +443,6 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
         result = input                          if input > 0
         result = alpha * (exp(input) - 1)       otherwise
 
-    Args:
-        alpha: negative of the limit for large negative elements (default: 1.0).
-
-    Source: Clevert et al., 2016.
-
-    Example:
-        >>> F.elu(tensor([-1.0, 2.0]))
-        tensor([-0.63212  2.00000])
-
     See also: `nn.ELU`.
     """
     return _applied(_elu, input, inplace, alpha=alpha, fused=fused, auto=auto)
@@ -491,15 +452,6 @@ def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """Applies the continuously differentiable exponential linear unit to each element.
 
         result = max(0, input) + min(0, alpha * (exp(input / alpha) - 1))
-
-    Args:
-        alpha: negative of the limit for large negative elements (default: 1.0).
-
-    Source: Barron, 2017.
-
-    Example:
-        >>> F.celu(tensor([-1.0, 2.0]))
-        tensor([-0.63212  2.00000])
 
     See also: `nn.CELU`.
     """
@@ -515,12 +467,6 @@ def selu(input, inplace=False, *, fused=None, auto=False):
 
         result = 1.0507 * input                             if input > 0
         result = 1.0507 * 1.6733 * (exp(input) - 1)         otherwise
-
-    Source: Klambauer et al., 2017.
-
-    Example:
-        >>> F.selu(tensor([-1.0, 1.0]))
-        tensor([-1.11133  1.05070])
 
     See also: `nn.SELU`, `nn.functional.alpha_dropout`.
     """
@@ -598,16 +544,8 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
 
         result = min(max(input, min_val), max_val)
 
-    Args:
-        min_val: lower bound (default: -1.0).
-        max_val: upper bound (default: 1.0).
-
     Raises:
         ValueError: `min_val` is greater than `max_val`.
-
-    Example:
-        >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
-        [-1.0, 0.5, 1.0]
 
     See also: `nn.Hardtanh`.
     """
@@ -623,10 +561,6 @@ def relu6(input, inplace=False, *, fused=None, auto=False):
 
         result = min(max(input, 0), 6)
 
-    Example:
-        >>> F.relu6(tensor([-1.0, 5.0, 8.0])).tolist()
-        [0.0, 5.0, 6.0]
-
     See also: `nn.ReLU6`.
     """
     return hardtanh(input, 0.0, 6.0, inplace, fused=fused, auto=auto)
@@ -637,10 +571,6 @@ def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
 
         result = min(max(input / 6 + 1 / 2, 0), 1)
 
-    Example:
-        >>> F.hardsigmoid(tensor([-4.0, 0.0, 4.0])).tolist()
-        [0.0, 0.5, 1.0]
-
     See also: `nn.Hardsigmoid`.
     """
     return _applied(_hardsigmoid, input, inplace, fused=fused, auto=auto)
@@ -650,12 +580,6 @@ def hardswish(input, inplace=False, *, fused=None, auto=False):
     """Applies a piecewise approximation of swish to each element.
 
         result = input * hardsigmoid(input)
-
-    Source: Howard et al., 2019.
-
-    Example:
-        >>> F.hardswish(tensor([0.0, 1.5, 4.0])).tolist()
-        [0.0, 1.125, 4.0]
 
     See also: `nn.Hardswish`.
     """
@@ -669,13 +593,6 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
         result = input      if |input| > lambd
         result = 0          otherwise
 
-    Args:
-        lambd: largest magnitude that becomes 0 (default: 0.5).
-
-    Example:
-        >>> F.hardshrink(tensor([-1.0, 0.25, 1.0])).tolist()
-        [-1.0, 0.0, 1.0]
-
     See also: `nn.Hardshrink`.
     """
     return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
@@ -686,15 +603,8 @@ def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
 
         result = sign(input) * max(|input| - lambd, 0)
 
-    Args:
-        lambd: distance of the shift toward zero, not negative (default: 0.5).
-
     Raises:
         RuntimeError: `lambd` is negative.
-
-    Example:
-        >>> F.softshrink(tensor([-1.0, 0.25, 1.0])).tolist()
-        [-0.5, 0.0, 0.5]
 
     See also: `nn.Softshrink`.
     """
@@ -708,10 +618,6 @@ def tanhshrink(input, *, fused=None, auto=False):
 
         result = input - tanh(input)
 
-    Example:
-        >>> F.tanhshrink(tensor(1.0))
-        tensor(0.23841)
-
     See also: `nn.Tanhshrink`.
     """
     return input - tanh(input, fused=fused, auto=auto)
@@ -724,14 +630,6 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
         result = input      if input > threshold
         result = value      otherwise
 
-    Args:
-        threshold: threshold that an element must exceed to be kept.
-        value: replacement for the other elements.
-
-    Example:
-        >>> F.threshold(tensor([0.5, 2.0]), 1.0, 9.0).tolist()
-        [9.0, 2.0]
-
     See also: `nn.Threshold`.
     """
     return _applied(_threshold, input, inplace, "threshold_", level=threshold, value=value, fused=fused, auto=auto)
@@ -741,14 +639,6 @@ def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False, out=Non
     """Applies a smooth approximation of relu to each element.
 
         result = log(1 + exp(beta * input)) / beta
-
-    Args:
-        beta: sharpness of the approximation (default: 1.0).
-        threshold: value of beta * input above which the result is `input` itself (default: 20.0).
-
-    Example:
-        >>> F.softplus(tensor(0.0))
-        tensor(0.69315)
 
     See also: `nn.Softplus`.
     """
@@ -760,10 +650,6 @@ def softsign(input, *, auto=False):
 
         result = input / (1 + |input|)
 
-    Example:
-        >>> F.softsign(tensor([-1.0, 0.0, 3.0])).tolist()
-        [-0.5, 0.0, 0.75]
-
     See also: `nn.Softsign`.
     """
     return input / (input.abs() + 1.0)
@@ -773,10 +659,6 @@ def logsigmoid(input, *, fused=None, auto=False, out=None):
     """Computes the logarithm of sigmoid of each element, without overflow.
 
         result = log(1 / (1 + exp(-input)))
-
-    Example:
-        >>> F.logsigmoid(tensor(0.0))
-        tensor(-0.69315)
 
     See also: `nn.LogSigmoid`.
     """
@@ -788,12 +670,6 @@ def mish(input, inplace=False, *, fused=None, auto=False):
     """Applies the mish function to each element.
 
         result = input * tanh(softplus(input))
-
-    Source: Misra, 2019.
-
-    Example:
-        >>> F.mish(tensor(1.0))
-        tensor(0.86510)
 
     See also: `nn.Mish`.
     """
@@ -814,17 +690,8 @@ def glu(input, dim=-1, *, fused=None, auto=False):
 
         result = a * sigmoid(b), where a and b are the halves of input along dim
 
-    Args:
-        dim: dimension to split, of even size (default: -1).
-
     Raises:
         RuntimeError: the size of the dimension is odd.
-
-    Source: Dauphin et al., 2017.
-
-    Example:
-        >>> F.glu(tensor([3.0, 0.0])).tolist()
-        [1.5]
 
     See also: `nn.GLU`, `nn.functional.swiglu`.
     """

@@ -233,10 +233,6 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
 
         result = max(input, 0)
 
-    Example:
-        >>> F.relu(tensor([-1.0, 2.0])).tolist()
-        [0.0, 2.0]
-
     See also: `nn.ReLU`.
     """
     if inplace and not auto and fused is not True:
