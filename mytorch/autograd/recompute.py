@@ -31,6 +31,7 @@ from .backward_call import backward as run_backward
 from .function import Function, once_differentiable
 from .graph import saved_tensors_hooks
 from .mode import enable_grad, get_mode, in_mode
+from .walk import is_checkpoint_valid
 
 Contexts = Callable[[], tuple[contextlib.AbstractContextManager, contextlib.AbstractContextManager]]
 _early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)
@@ -227,6 +228,12 @@ class _Reentrant(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *grads):
+        if not is_checkpoint_valid():  # the inner backward would add to the gradients of all leaves
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter "
+                "to .backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without "
+                "passing the `inputs` argument."
+            )
         args = list(ctx.plain)
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[i] = _apart(t)
@@ -269,7 +276,7 @@ def checkpoint(
         args: arguments of the function.
         use_reentrant: False or None records the graph and recomputes saved tensors. It works with `autograd.grad` and
             with any structure of arguments. True runs a second backward pass inside backward. It accepts no keyword
-            arguments, and requires `backward()` for gradients of parameters.
+            arguments, and requires `backward()` without `inputs`.
         preserve_rng_state: draw the same random numbers in the second run (default: True).
         context_fn: function that returns two context managers, for the first and the second run. Requires
             `use_reentrant=False`.
@@ -287,6 +294,7 @@ def checkpoint(
     Raises:
         ValueError: options cannot be combined.
         CheckpointError: in backward, the second run differs from the first.
+        RuntimeError: in `autograd.grad`, or backward with `inputs`, if `use_reentrant` is True.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 

@@ -193,6 +193,11 @@ def outermost_walk():
     return stack[0] if stack else None
 
 
+def is_checkpoint_valid():
+    """Returns True unless a backward pass of this thread computes the gradients of some tensors only."""
+    return all(walk.targets is None for walk in _walks.__dict__.get("stack", ()))
+
+
 class Walk:
     """One backward pass. The function `run` explains the options.
 

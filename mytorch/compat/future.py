@@ -1,6 +1,7 @@
 """`torch.__future__`, and settings of PyTorch that have one value here."""
 
 from ..autograd.mode import get_mode
+from ..autograd.walk import is_checkpoint_valid
 
 _multithreading = [True]
 
@@ -31,6 +32,9 @@ class set_multithreading_enabled:
 def _profiler_enabled():
     """Return True while a profiler records."""
     return get_mode().profile is not None
+
+
+_is_checkpoint_valid = is_checkpoint_valid
 
 
 def get_swap_module_params_on_conversion():

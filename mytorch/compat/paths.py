@@ -242,7 +242,7 @@ def find_spec(name, path=None):
 MORE_NAMES = {
     "mytorch": "compat.torch_only; compat.jit: ScriptModule ScriptFunction; compat.names; compat.legacy_tensor; compat.nn_functions; compat.recurrent; functional; "
     "files.legacy_storage; files.storage; utils.deterministic; ops.foreach; ops.embedding; autograd.anomaly",
-    "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled; compat.variable: Variable",
+    "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled _is_checkpoint_valid; compat.variable: Variable",
     "mytorch.cuda": "files.legacy_storage",
     "mytorch.sparse": "compat.legacy_tensor",
     "mytorch.nn.utils": "nn.utils.memory_format: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",

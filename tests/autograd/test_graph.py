@@ -335,6 +335,22 @@ def test_checkpoint_detects_differences_and_rejects_unsupported_options():
         _same(found)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("restricted", ["grad", "inputs"])
+def test_a_reentrant_checkpoint_refuses_gradients_of_some_tensors_only(restricted, nested):
+    """Its second backward would also add to the gradients of the other leaves."""
+    from mytorch.utils.checkpoint import checkpoint
+
+    w, x = mytorch.randn(3, requires_grad=True), mytorch.randn(3, requires_grad=True)
+    y = checkpoint(lambda t: t * w, x, use_reentrant=True)
+    if nested:
+        y = checkpoint(lambda t: t.sin(), y, use_reentrant=False)
+    with pytest.raises(RuntimeError, match="use_reentrant=True, torch.utils.checkpoint is incompatible"):
+        mytorch.autograd.grad(y.sum(), [x]) if restricted == "grad" else y.sum().backward(inputs=[x])
+    assert w.grad is None
+    assert x.grad is None
+
+
 def test_queued_callbacks_run_at_the_end_of_backward():
     seen = []
     queue = mytorch.autograd.Variable._execution_engine.queue_callback
