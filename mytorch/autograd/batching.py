@@ -440,7 +440,9 @@ def _reshape(batch, call):
     if -1 in shape:
         known = -int(np.prod(shape))
         shape = tuple((value[0].numel() // known if known else 0) if n == -1 else n for n in shape)
-    return call.run(value, shape=(batch.size, *shape))
+    axes = call.attrs.get("axes")
+    axes = axes and (0, *[None if axis is None else axis + 1 for axis in axes])
+    return call.run(value, shape=(batch.size, *shape), axes=axes)
 
 
 @rule("expand")

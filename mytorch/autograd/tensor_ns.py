@@ -20,7 +20,7 @@ from ..ops.dispatch.unwrap import raw_of
 from ..ops.padding import pad
 from . import walk
 from .mode import enable_grad, get_mode
-from .node import OutputEdge, accumulating
+from .node import OutputEdge, accumulating, refuse_shape
 
 
 def _tensor(x):
@@ -309,7 +309,10 @@ class RecordedArithmetic:
     @staticmethod
     def into_leaf(leaf, g, owned):
         with accumulating:
-            leaf.grad = g if leaf.grad is None else elementwise._add.fast_call(g, leaf.grad)
+            if leaf.grad is not None:
+                refuse_shape(leaf.grad.shape, g.shape)
+                g = elementwise._add.fast_call(g, leaf.grad)
+            leaf.grad = g
         leaf.run_post_hooks()
 
 

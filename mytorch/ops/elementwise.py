@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import CPU, config, device_of, dtypes, is_raw, ndarray
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
-from ..arrays.memory_format import iterator
+from ..arrays.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..arrays.tensor import Tensor
 from .dispatch.bind import METHODS, public
 from .dispatch.half import once_rounded
@@ -213,8 +213,16 @@ _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
+def _power_order(out, raws, attrs):
+    """Returns a power in PyTorch's layout: in row-major order if the base is a number."""
+    return iterator(out, raws) if hasattr(raws[0], "strides") else in_rows(out)
+
+
+ROWS_FROM_ROWS.add(_power_order)
+
+
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow", autocast="float32", elementwise=True)
+@op(name="pow", autocast="float32", elementwise=True, layout=_power_order)
 def pow(xp, input, other):
     """Raises each element to a power.
 
@@ -241,8 +249,6 @@ def pow(xp, input, other):
     on_cpu = device_of(other) is CPU
     if on_cpu and not negative.any():  # on a GPU the answer would have to be waited for
         return input**other
-    if on_cpu and not other.ndim:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
     units = xp.where(input == 1, 1, xp.where(input == -1, 1 - 2 * (other % 2), 0)).astype(input.dtype)
     return xp.where(negative, units, input ** xp.where(negative, 0, other).astype(other.dtype))
 

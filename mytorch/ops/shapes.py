@@ -363,7 +363,7 @@ def as_strided(input, size, stride, storage_offset=None):
         raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
     memory = _memory(raw_of(input))
     offset = memory[0] if storage_offset is None else int(storage_offset)
-    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=offset, memory=memory)
+    return _as_strided(input, size=as_shape(size), stride=tuple(stride), offset=offset, memory=memory)
 
 
 @public(inplace=False)

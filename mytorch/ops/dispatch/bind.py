@@ -16,6 +16,7 @@ import numpy as np
 from ...arrays import config, ndarray
 from ...arrays.arguments import described, names_of, with_place
 from ...arrays.array import Array
+from ...arrays.memory_format import in_rows
 from ...arrays.overridable import overridable
 from ...arrays.overriding import IGNORED, NOTHING, asking, asks, can_override, is_overridable, overriding
 from ...arrays.tensor import Tensor
@@ -108,7 +109,7 @@ def public(
             elif dunder == "__truediv__":
                 METHODS["__rtruediv__"] = _swapped(in_precision("float32")(call))
             elif dunder in ("__sub__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
-                named = definition.named("RPow").fast_call if dunder == "__pow__" else call
+                named = definition.named("RPow", layout=in_rows).fast_call if dunder == "__pow__" else call
                 METHODS["__r" + dunder[2:]] = _swapped(named)
             if dunder in _AUGMENTED:
                 written = call
