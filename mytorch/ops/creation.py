@@ -141,7 +141,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     found = obj if isinstance(obj, Tensor) else as_tensor(obj)
     if copy is False and dtype not in (None, found.dtype):
-        mine, other = (dtypes.TYPE_WORDS.get(d.name, d.name) for d in (found.dtype, dtypes.as_dtype(dtype)))
+        mine, other = map(dtypes.word_of, (found.dtype, dtypes.as_dtype(dtype)))
         raise ValueError(f"can't alias tensor with dtype '{mine}' into dtype '{other}'.")
     if copy is False and device is not None and as_device(device) != found.device:
         raise ValueError(f"can't alias tensor from device '{found.device}' to '{as_device(device)}'.")
@@ -447,7 +447,7 @@ def arange(
         if step == 0 and whole and count is None:
             raise ValueError("step must be nonzero")
     elif dtype is not None and dtypes.as_dtype(dtype) in (dtypes.bool_, dtypes.complex64, dtypes.complex128):
-        word = dtypes.TYPE_WORDS[dtypes.as_dtype(dtype).name]
+        word = dtypes.word_of(dtypes.as_dtype(dtype))
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{word}'. Cast the result.")
     if count is None and (step == 0 or step != step):
         raise RuntimeError("step must be nonzero")
