@@ -16,6 +16,7 @@ import numpy as np
 from ...arrays import config, ndarray
 from ...arrays.arguments import described, names_of, with_place
 from ...arrays.array import Array
+from ...arrays.errors import warn
 from ...arrays.memory_format import in_rows
 from ...arrays.overridable import overridable
 from ...arrays.overriding import IGNORED, NOTHING, asking, asks, can_override, is_overridable, overriding
@@ -64,6 +65,31 @@ def also_named(function, spellings):
 def spelled(**spellings: str) -> Callable[[_F], _F]:
     """Decorates a function with further names of its arguments, such as `dropout_p="p"`."""
     return lambda function: also_named(function, spellings)
+
+
+def with_numbers_between(*names: str) -> Callable[[_F], _F]:
+    """Decorates a function of three tensors that also accepts a deprecated order, in which numbers are between the tensors.
+
+    Args:
+        names: the arguments that these numbers are, such as "beta" and "alpha" for `addmm(beta, input, alpha, mat1, mat2)`.
+    """
+
+    def decorate(function):
+        @functools.wraps(function)
+        def run(*args, **kwargs):
+            if 0 < len(args) - 3 <= len(names) and not kwargs.keys() & {*names}:
+                *numbers, last_but_one, last = args
+                input = numbers.pop(max(range(len(numbers)), key=lambda i: getattr(numbers[i], "ndim", -1)))
+                if hasattr(last, "ndim") and not any(getattr(number, "ndim", 0) for number in numbers):
+                    name = function.__name__
+                    warn(f"This overload of {name} is deprecated: use {name}(input, …, *, {', '.join(names)}) instead.")
+                    args = input, last_but_one, last
+                    kwargs.update(zip(names, numbers, strict=False))
+            return function(*args, **kwargs)
+
+        return run
+
+    return decorate
 
 
 def public(
