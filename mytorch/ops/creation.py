@@ -33,6 +33,7 @@ from ..arrays.errors import HostMemoryError, kind, require_tensor, warn, warn_as
 from ..arrays.memory_format import (
     axes_in_memory,
     channel_axes,
+    element_strides,
     in_order,
     layout_of,
     lies_in,
@@ -939,7 +940,7 @@ def stride(self, dim=None):
     raw = raw_of(self)
     if not isinstance(raw, ndarray) and (other := other_layout("stride", self)) is not None:
         return other(self, dim)
-    strides = tuple(s // raw.itemsize for s in raw.strides)
+    strides = element_strides(raw)  # NumPy's can be negative for axes of size 1
     if not raw.size and not any(strides):  # NumPy's strides of some empty arrays
         strides = row_major(raw.shape)
     return strides if dim is None else strides[dim]

@@ -1117,7 +1117,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         drawn = source.xp.asarray(source.uniform(raw.shape, _unit_dtype(chance)) < chance)
     if out is not None:
         return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
-    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype)), "BernoulliBackward0")
+    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype, order="C")), "BernoulliBackward0")
 
 
 @public(inplace=False)

@@ -811,8 +811,8 @@ class OneCycleLR(LRScheduler):
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
-                    group["max_momentum"], group["base_momentum"] = high, low
                     self._set_momentum(group, high)
+                    group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
 
     @staticmethod
