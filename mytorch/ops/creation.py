@@ -9,6 +9,7 @@ import numpy as np
 from ..arrays import (
     CPU,
     NO_DATA,
+    MetaArray,
     address,
     as_device,
     assign,
@@ -91,7 +92,11 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     inner = getattr(data, "_mt_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
     if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
-        raw = raw_of(data.detach().clone()) if isinstance(data, Tensor) and raw is inner._array else raw.copy()
+        raw = (
+            raw_of(data.detach().clone())
+            if isinstance(data, Tensor) and raw is inner._array
+            else raw.copy(*["K"] * isinstance(raw, ndarray))
+        )
     return finish(raw, requires_grad, pin=pin_memory)
 
 
@@ -958,7 +963,8 @@ def storage_offset(self):
     if overriding.modes and (found := overriding.ask(storage_offset, (self,))) is not NOTHING:
         return found
     raw = raw_of(self)
-    return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if raw.size else 0
+    has_data = raw.size and not isinstance(raw, MetaArray)
+    return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if has_data else 0
 
 
 @public(function=False, inplace=False)
