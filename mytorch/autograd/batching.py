@@ -419,7 +419,9 @@ rule("flip")(_along("dims"))
 def _as_strided(batch, call):
     """Runs as_strided with offsets relative to the first sample, so that each sample reads its own elements."""
     value, attrs = call.only(), call.attrs
-    return call.run(value, size=(batch.size, *attrs["size"]), stride=(value.stride(0), *attrs["stride"]))
+    (start, strides, places), between = attrs["memory"], value.stride(0)
+    memory = start, (between, *strides), places
+    return call.run(value, size=(batch.size, *attrs["size"]), stride=(between, *attrs["stride"]), memory=memory)
 
 
 @rule("diagonal")

@@ -165,11 +165,12 @@ def view(input, *shape, **named):
 @op(dtype="same", view=True, differentiable=0)
 def _view_dtype(xp, input, *, dtype):
     """input's bytes read as another dtype. As in PyTorch, gradients end here."""
-    if dtype.itemsize != input.itemsize and input.ndim and input.strides[-1] != input.itemsize:
-        raise RuntimeError(
-            f"self.stride(-1) must be 1 to view {dtypes.word_of(dtypes.from_numpy(input.dtype))} as {dtypes.word_of(dtype)} "
-            f"(different element sizes), but got {input.strides[-1] // input.itemsize}"
+    if dtype.itemsize != input.itemsize and (not input.ndim or input.strides[-1] != input.itemsize):
+        rule = (
+            f"stride(-1) must be 1, not {input.strides[-1] // input.itemsize}," if input.ndim else "dim() cannot be 0"
         )
+        own = dtypes.word_of(dtypes.from_numpy(input.dtype))
+        raise RuntimeError(f"view: self.{rule} to view {own} as {dtypes.word_of(dtype)} (different element sizes)")
     return input.view(dtype.numpy)
 
 

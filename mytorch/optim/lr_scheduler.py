@@ -806,11 +806,12 @@ class OneCycleLR(LRScheduler):
             self._phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         if last_epoch == -1:
             tops, highs, lows = (for_each_group(optimizer, value) for value in (max_lr, max_momentum, base_momentum))
-            for group, top, high, low in zip(optimizer.param_groups, tops, highs, lows, strict=True):
+            for group, top in zip(optimizer.param_groups, tops, strict=True):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
-                if cycle_momentum:
+            if cycle_momentum:
+                for group, high, low in zip(optimizer.param_groups, highs, lows, strict=True):
                     self._set_momentum(group, high)
                     group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
