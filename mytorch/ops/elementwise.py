@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import CPU, config, device_of, dtypes, is_raw, ndarray
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
-from ..arrays.memory_format import ROWS_FROM_ROWS, in_rows, iterator
+from ..arrays.memory_format import iterator
 from ..arrays.tensor import Tensor
 from .dispatch.bind import METHODS, public, with_numbers_between
 from .dispatch.half import once_rounded
@@ -213,16 +213,8 @@ _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
-def _power_order(out, raws, attrs):
-    """Returns a power in PyTorch's layout: in row-major order if the base is a number."""
-    return iterator(out, raws) if hasattr(raws[0], "strides") else in_rows(out)
-
-
-ROWS_FROM_ROWS.add(_power_order)
-
-
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow", autocast="float32", elementwise=True, layout=_power_order)
+@op(name="pow", autocast="float32", elementwise=True)
 def pow(xp, input, other):
     """Raises each element to a power.
 

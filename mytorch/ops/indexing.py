@@ -276,12 +276,11 @@ def _slice(xp, input, *, index):
     found = _read(input, index)
     if None not in index or type(found) is not ndarray:
         return found
-    # NumPy's strides of new axes are PyTorch's if it reshapes, unless they come last or there are other axes of size 1.
-    return (
-        input.reshape(found.shape)
-        if found.size == input.size and 1 not in input.shape and index[-1] is not None
-        else _new_axes(found, input, index)
-    )
+    # If NumPy reshapes, its strides of new axes are PyTorch's, unless one comes last or there are other axes of size 1.
+    reshapes = found.size == input.size and 1 not in input.shape
+    if reshapes and (found.shape[-1] != 1 or input.flags.c_contiguous):
+        return input.reshape(found.shape)
+    return _new_axes(found, input, index)
 
 
 def _picked_order(out, raws, attrs):

@@ -400,9 +400,9 @@ def squeeze(input, dim=None, *dims):
     dim = (dim, *dims) if dims else dim
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
     shape, kind = shape_of(input), 0 if dim is None else 1 + isinstance(dim, (tuple, list))
-    axes = [i for i, n in enumerate(shape) if n != 1 or (dims is not None and i not in dims)]
-    rest = tuple([shape[i] for i in axes])
-    return _squeeze[kind].fast_call(input, rest, tuple(axes) if 1 in rest else ())
+    rest = tuple([n for i, n in enumerate(shape) if n != 1 or (dims is not None and i not in dims)])
+    axes = tuple([i for i, n in enumerate(shape) if n != 1 or i not in dims]) if 1 in rest else ()
+    return _squeeze[kind].fast_call(input, rest, axes)
 
 
 @public()
