@@ -165,7 +165,8 @@ def view(input, *shape, **named):
 @op(dtype="same", view=True, differentiable=0)
 def _view_dtype(xp, input, *, dtype):
     """input's bytes read as another dtype. As in PyTorch, gradients end here."""
-    if dtype.itemsize != input.itemsize and (not input.ndim or input.strides[-1] != input.itemsize):
+    gaps = input.strides[-1] != input.itemsize if input.ndim else True
+    if dtype.itemsize != input.itemsize and gaps and input.size:
         rule = (
             f"stride(-1) must be 1, not {input.strides[-1] // input.itemsize}," if input.ndim else "dim() cannot be 0"
         )

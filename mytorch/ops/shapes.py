@@ -370,8 +370,9 @@ def as_strided(input, size, stride, storage_offset=None):
     if isinstance(input, Tensor) and input._mt_view is not None and type(input._mt_view[2]) is tuple:
         base = input._mt_view[0]
         # The result can have elements of the base outside of this view, so it is recorded as a view of the base.
-        recorded = input.edge is not None or base.edge is None
-        if recorded and base.dtype is input.dtype and get_mode().interpreter is None:
+        # A leaf and a view created under no_grad have no gradient in common with their base.
+        related = (input.edge is None) is (base.edge is None) and not isinstance(input.edge, Leaf)
+        if related and base.dtype is input.dtype and get_mode().interpreter is None:
             input, memory = base, _memory(raw_of(base))
     return _as_strided(input, size=as_shape(size), stride=tuple(stride), offset=offset, memory=memory)
 

@@ -150,3 +150,16 @@ def test_strides_of_chains_of_views(seed, torch):
         if 0 < result.numel() < 100:
             mine, theirs = eval(step, {"x": mine, "L": mytorch}), result
             assert (mine.stride(), mine.tolist()) == (theirs.stride(), theirs.tolist()), step
+
+
+@pytest.mark.parametrize("view", ["x", "x.view_as(x)", "x[1:]", "x.t()"])
+def test_as_strided_of_a_leaf_that_is_a_view(view, torch):
+    found = []
+    for L in (mytorch, torch):
+        x = L.arange(12.0).reshape(2, 3, 2)[..., 0].requires_grad_()
+        y = eval(view).as_strided((2,), (2,), 6)
+        (y * L.tensor([2.0, 3.0])).sum().backward()
+        found.append((y.tolist(), x.grad.tolist()))
+        with pytest.raises(RuntimeError, match="leaf"):
+            eval(view).as_strided((2,), (2,), 6).mul_(2)
+    assert found[0] == found[1]
