@@ -279,7 +279,7 @@ def view_strides(shape, strides, itemsize, wanted):
 
 
 def added_strides(shape, strides, itemsize, axes):
-    """Returns the strides of a view whose axis i is axis `axes[i]` of an array, or a new axis of size 1 if `axes[i]` is None."""
+    """Returns the strides of a view with the axes `axes` of an array, where None is a new axis of size 1."""
     result, following = [], len(shape)
     for axis in reversed(axes):
         if axis is None:

@@ -54,7 +54,7 @@ _APART = frozenset(
     "cat column_stack concat concatenate dstack gather hstack index_add index_copy index_select kron kthvalue masked_select row_stack stack take "
     "take_along_dim vstack".split()
 )
-_JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack vstack".split())
+_JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack stack vstack".split())
 
 
 # Functions of PyTorch without an argument `out`.
