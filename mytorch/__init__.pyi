@@ -167,10 +167,10 @@ def add(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, alpha: 
 def add_(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py

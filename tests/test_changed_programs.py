@@ -219,3 +219,52 @@ def test_dtypes_with_0d_tensors(torch):
         ]  # fmt: skip
         found.append([(str(r.dtype).rpartition(".")[2], r.tolist()) for r in results])
     assert found[0] == found[1]
+
+
+CHANGES = "t_() unsqueeze_(0) squeeze_() transpose_(0,1) swapaxes_(0,1) set_(L.ones(4))".split()
+
+
+@loop
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("change", [*CHANGES, "data = L.ones(5)", "data = L.ones(2, 2, 2)"])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3), (1, 1), (3, 1)])
+def test_gradients_are_not_added_to_one_of_another_shape(shape, change, create_graph):
+    x = mytorch.ones(shape, requires_grad=True)
+    (x * x).sum().backward(create_graph=create_graph)
+    with mytorch.no_grad():
+        exec(f"x.{change}", {"x": x, "L": mytorch})
+    if tuple(x.shape) == shape:
+        (x * x).sum().backward()
+    else:
+        with pytest.raises(RuntimeError, match="of shape"):
+            (x * x).sum().backward()
+        x.grad = None
+        (x * x).sum().backward()
+    assert tuple(x.grad.shape) == tuple(x.shape)
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("count", [3, 500, 5000, 20_011])
+@pytest.mark.cpu_only
+def test_samples_of_many_categories(count, dtype, torch):
+    found = []
+    for L in (mytorch, torch):
+        L.manual_seed(3)
+        weights = L.rand(count).to(getattr(L, dtype)) + 0.01
+        found.append(L.multinomial(weights, 2000, replacement=True).tolist())
+    assert found[0] == found[1]
+
+
+@loop
+@pytest.mark.parametrize("exponent", [-1, -2])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_negative_exponents_of_integers(dtype, exponent, torch):
+    """A number is refused, and a tensor without axes is not."""
+    for L in (mytorch, torch):
+        x = L.tensor([1, 2, 3]).to(getattr(L, dtype))
+        for call in (lambda x=x: x**exponent, lambda x=x: x.pow(exponent), lambda L=L, x=x: L.pow(x, exponent)):
+            with pytest.raises(RuntimeError, match="negative integer powers"):
+                call()
+    values = [(L.tensor([1, 2, 3]) ** L.tensor(exponent, dtype=L.int8)).tolist() for L in (mytorch, torch)]
+    assert values[0] == values[1]

@@ -28,6 +28,11 @@ TYPE_WORDS = {
 }  # fmt: skip
 
 
+def word_of(dtype):
+    """Returns the word for a dtype in PyTorch's messages, such as "Float"; its name if there is none."""
+    return TYPE_WORDS.get(dtype.name, dtype.name)
+
+
 class dtype:
     """The type of the elements of a tensor, such as `mytorch.float32`.
 
@@ -388,7 +393,7 @@ def refuse_mixed(op_name, found):
     other = next((d for d in found if d is not first), first)
     if other is first:
         return
-    words, names = [[table.get(d.name, d.name) for d in (first, other)] for table in (TYPE_WORDS, _C_NAMES)]
+    words, names = list(map(word_of, (first, other))), [_C_NAMES.get(d.name, d.name) for d in (first, other)]
     if op_name == "linear" and len(found) > 2:
         raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {words[0]} and {words[1]}")
     if op_name == "convolution":

@@ -253,6 +253,59 @@ def placed(out, strides):
     return out
 
 
+@functools.lru_cache(4096)
+def view_strides(shape, strides, itemsize, wanted):
+    """Returns the strides of a view of another shape; None if the elements have to be copied or there are none.
+
+    Unlike NumPy, PyTorch derives the strides of axes of size 1, too, and they can decide the layout of later results.
+    """
+    if 0 in shape:
+        return None
+    shape, strides = shape or (1,), strides or (itemsize,)
+    result, place, step, size = [0] * len(wanted), len(wanted) - 1, strides[-1], 1
+    for axis in reversed(range(len(shape))):
+        size *= shape[axis]
+        if axis and (shape[axis - 1] == 1 or strides[axis - 1] == size * step):
+            continue  # the axis before belongs to the same block of memory
+        covered = 1
+        while place >= 0 and (covered < size or wanted[place] == 1):
+            result[place] = covered * step
+            covered *= wanted[place]
+            place -= 1
+        if covered != size:
+            return None
+        size, step = 1, strides[axis - 1]
+    return tuple(result)
+
+
+def added_strides(shape, strides, itemsize, axes):
+    """Returns the strides of a view with the axes `axes` of an array, where None is a new axis of size 1."""
+    result, following = [], len(shape)
+    for axis in reversed(axes):
+        if axis is None:
+            result.append(shape[following] * strides[following] if following < len(shape) else itemsize)
+        else:
+            following = axis
+            result.append(strides[axis])
+    return tuple(result[::-1])
+
+
+def expanded_strides(shape, strides, itemsize, wanted):
+    """Returns the strides of a view that repeats axes of size 1, with new axes before the others."""
+    strides = added_strides(shape, strides, itemsize, (*[None] * (len(wanted) - len(shape)), *range(len(shape))))
+    sizes = (*[1] * (len(wanted) - len(shape)), *shape)
+    return tuple([0 if n != size else s for n, size, s in zip(sizes, wanted, strides, strict=True)])
+
+
+def with_strides(view, strides):
+    """Returns a view with other strides, which may differ only in axes of size 1."""
+    return (
+        view
+        if strides is None or view.strides == strides
+        else np.lib.stride_tricks.as_strided(view, view.shape, strides)
+    )
+
+
 def kept(out, like):
     """Returns a copy `out` of the array `like` with the strides that PyTorch gives to copies."""
     return in_rows(out) if like.flags.c_contiguous else placed(out, _kept(like.shape, element_strides(like)))

@@ -199,10 +199,10 @@ class Tensor:
     def add_(self, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1) -> Self: ...  # mytorch/ops/elementwise.py
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self: ...  # mytorch/ops/linalg.py
-    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Self: ...  # mytorch/ops/elementwise.py
-    def addcmul(self, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, tensor: Tensor | None = None, *, value: _Operand = 1) -> Self: ...  # mytorch/ops/elementwise.py
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Self: ...  # mytorch/ops/elementwise.py
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Operand = 1) -> Self: ...  # mytorch/ops/elementwise.py
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self: ...  # mytorch/ops/linalg.py
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py

@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from ..arrays import config, hooks
 from ..arrays.errors import kind, warn_as_pytorch
+from ..arrays.memory_format import kept
 from ..arrays.overridable import overridable
 from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
 from ..ops.dispatch.bind import public
@@ -164,9 +165,8 @@ def grad(
                     raise RuntimeError(
                         "grad: materialize_grads cannot be used when the given input is a GradientEdge. Give the tensor instead."
                     )
-                g = hooks.recorded_arithmetic.constant(
-                    walk.raw.zeros(edge.shape, edge.dtype, t._mt_data._array)
-                ).requires_grad_(create_graph)
+                zeros = kept(walk.raw.zeros(edge.shape, edge.dtype, t._mt_data._array), t._mt_data._array)
+                g = hooks.recorded_arithmetic.constant(zeros).requires_grad_(create_graph)
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "

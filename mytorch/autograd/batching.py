@@ -419,7 +419,9 @@ rule("flip")(_along("dims"))
 def _as_strided(batch, call):
     """Runs as_strided with offsets relative to the first sample, so that each sample reads its own elements."""
     value, attrs = call.only(), call.attrs
-    return call.run(value, size=(batch.size, *attrs["size"]), stride=(value.stride(0), *attrs["stride"]))
+    (start, strides, places), between = attrs["memory"], value.stride(0)
+    memory = start, (between, *strides), places
+    return call.run(value, size=(batch.size, *attrs["size"]), stride=(between, *attrs["stride"]), memory=memory)
 
 
 @rule("diagonal")
@@ -440,7 +442,9 @@ def _reshape(batch, call):
     if -1 in shape:
         known = -int(np.prod(shape))
         shape = tuple((value[0].numel() // known if known else 0) if n == -1 else n for n in shape)
-    return call.run(value, shape=(batch.size, *shape))
+    axes = call.attrs.get("axes")
+    axes = axes and (0, *[None if axis is None else axis + 1 for axis in axes])
+    return call.run(value, shape=(batch.size, *shape), axes=axes)
 
 
 @rule("expand")

@@ -49,7 +49,7 @@ class FunctionCtx:
         needs_input_grad: for each argument of forward, True if it is a tensor that requires gradients.
     """
 
-    _to_save = _to_save_for_forward = _dirty = _non_differentiable = needs_input_grad = ()
+    _to_save = _to_save_for_forward = _dirty = _non_differentiable = needs_input_grad = _is_tensor = ()
     _saved = _node = None
     _materialize = _materialize_non_diff_grads = True
 
@@ -383,6 +383,7 @@ class Function(metaclass=_Meta):
             args, kwargs = call.args, call.kwargs
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
         ctx.needs_input_grad = tuple(e is not None for e in edges)
+        ctx._is_tensor = tuple(isinstance(a, Tensor) for a in args)
         record = get_mode().grad and any(ctx.needs_input_grad)
         with no_grad():
             if cls.setup_context is Function.setup_context:
@@ -476,6 +477,11 @@ class Function(metaclass=_Meta):
         pairs = []
         for i, (parent, value) in enumerate(zip(node.parents, results, strict=True)):
             if parent is None:
+                if value is not None and not ctx._is_tensor[i]:
+                    raise RuntimeError(
+                        f"function {node.label} returned a gradient different than None at position {i + 1}, but the corresponding "
+                        "forward input was not a Variable"
+                    )
                 continue
             if value is not None:
                 _check_gradient(node, i, parent, value)

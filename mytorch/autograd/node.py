@@ -72,6 +72,19 @@ class _HookedNode:
         return self.node_hooks()["metadata"]
 
 
+def refuse_shape(own, shape):
+    """Checks that a gradient can be added to the stored one.
+
+    Raises:
+        RuntimeError: the shapes differ, because the shape of the leaf was changed in between.
+    """
+    if tuple(own) != tuple(shape):
+        raise RuntimeError(
+            f"backward: expected a gradient of shape {list(own)} like the stored one, got {list(shape)}. Set the gradient to None "
+            "after a change of the tensor's shape."
+        )
+
+
 accumulating = threading.Lock()  # for leaves that several threads reach in backward; not held while a hook runs
 
 
@@ -123,7 +136,8 @@ class Leaf(_HookedNode, Edge):
                     grad._bump()
                 else:
                     self.grad = Array._wrap(raw + g)
-            else:  # a Tensor after `create_graph`, or another dtype or shape that the user assigned
+            else:  # a Tensor after `create_graph`, or another dtype
+                refuse_shape(grad.shape, g.shape)
                 self.grad = grad + Array._wrap(g)
         # Outside of the lock: a hook may run an optimizer, or another backward that reaches this leaf.
         if self.post_hooks:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arrays import MetaArray, dtypes, hooks, meta_ns, numpy_ns, xp_of
 from ..arrays.array import Array
+from ..arrays.memory_format import laid_out
 from ..arrays.tensor import Tensor
 from ..ops import complex as complex_
 from ..ops import creation, elementwise, indexing, movement, reduction
@@ -20,7 +21,7 @@ from ..ops.dispatch.unwrap import raw_of
 from ..ops.padding import pad
 from . import walk
 from .mode import enable_grad, get_mode
-from .node import OutputEdge, accumulating
+from .node import OutputEdge, accumulating, refuse_shape
 
 
 def _tensor(x):
@@ -309,7 +310,14 @@ class RecordedArithmetic:
     @staticmethod
     def into_leaf(leaf, g, owned):
         with accumulating:
-            leaf.grad = g if leaf.grad is None else elementwise._add.fast_call(g, leaf.grad)
+            if leaf.grad is not None:
+                refuse_shape(leaf.grad.shape, g.shape)
+                g = elementwise._add.fast_call(g, leaf.grad)
+            elif (
+                isinstance(g, Tensor) and get_mode().interpreter is None
+            ):  # a copy in the layout of the leaf; the derivative of a copy is the same
+                g = Tensor._of(Array._wrap(laid_out(g._mt_data._array, False, leaf.variable)), g._mt_edge)
+            leaf.grad = g
         leaf.run_post_hooks()
 
 

@@ -336,7 +336,7 @@ def _described(name, value):
     size = "x".join(str(n) for n in value.shape)
     where = "" if value.device.type == "cpu" else f" ({value.device})"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    return f"  ({name}): {kind} containing: [mytorch.{value.dtype.name} of size {size}{where}]"
+    return f"  ({name}): {kind} containing: [{value.dtype!r} of size {size}{where}]"
 
 
 class ParameterList(Module):

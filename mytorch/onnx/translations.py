@@ -615,7 +615,7 @@ def _topk(c, x, k, dim=-1, largest=True):
 
 
 @rule("reshape")
-def _reshape(c, x, shape):
+def _reshape(c, x, shape, axes=None):  # `axes` is about memory
     return c.w.op(
         "Reshape", x.name, c.ints(shape), allowzero=1 if any(s == 0 for s in shape if isinstance(s, int)) else None
     )

@@ -9,6 +9,7 @@ import numpy as np
 from ..arrays import (
     CPU,
     NO_DATA,
+    MetaArray,
     address,
     as_device,
     assign,
@@ -33,6 +34,7 @@ from ..arrays.errors import HostMemoryError, kind, require_tensor, warn, warn_as
 from ..arrays.memory_format import (
     axes_in_memory,
     channel_axes,
+    element_strides,
     in_order,
     layout_of,
     lies_in,
@@ -90,7 +92,11 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     inner = getattr(data, "_mt_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
     if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
-        raw = raw_of(data.detach().clone()) if isinstance(data, Tensor) and raw is inner._array else raw.copy()
+        raw = (
+            raw_of(data.detach().clone())
+            if isinstance(data, Tensor) and raw is inner._array
+            else raw.copy(*["K"] * isinstance(raw, ndarray))
+        )
     return finish(raw, requires_grad, pin=pin_memory)
 
 
@@ -141,7 +147,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     found = obj if isinstance(obj, Tensor) else as_tensor(obj)
     if copy is False and dtype not in (None, found.dtype):
-        mine, other = (dtypes.TYPE_WORDS.get(d.name, d.name) for d in (found.dtype, dtypes.as_dtype(dtype)))
+        mine, other = map(dtypes.word_of, (found.dtype, dtypes.as_dtype(dtype)))
         raise ValueError(f"can't alias tensor with dtype '{mine}' into dtype '{other}'.")
     if copy is False and device is not None and as_device(device) != found.device:
         raise ValueError(f"can't alias tensor from device '{found.device}' to '{as_device(device)}'.")
@@ -446,7 +452,7 @@ def arange(
         if step == 0 and whole and count is None:
             raise ValueError("step must be nonzero")
     elif dtype is not None and dtypes.as_dtype(dtype) in (dtypes.bool_, dtypes.complex64, dtypes.complex128):
-        word = dtypes.TYPE_WORDS[dtypes.as_dtype(dtype).name]
+        word = dtypes.word_of(dtypes.as_dtype(dtype))
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{word}'. Cast the result.")
     if count is None and (step == 0 or step != step):
         raise RuntimeError("step must be nonzero")
@@ -649,7 +655,9 @@ def _formatted(result, source, memory_format):
         return result
     if result is source and memory_format == suggested_format(raw_of(source)):
         return result
-    return result.contiguous(memory_format)
+    result = result.contiguous(memory_format)
+    # Without channels or without pixels, both formats fit, and the strides say which one later layers continue.
+    return result if suggested_format(raw_of(result)) == memory_format else result.clone(memory_format=memory_format)
 
 
 def _cast_method(name, d):
@@ -934,7 +942,7 @@ def stride(self, dim=None):
     raw = raw_of(self)
     if not isinstance(raw, ndarray) and (other := other_layout("stride", self)) is not None:
         return other(self, dim)
-    strides = tuple(s // raw.itemsize for s in raw.strides)
+    strides = element_strides(raw)  # NumPy's can be negative for axes of size 1
     if not raw.size and not any(strides):  # NumPy's strides of some empty arrays
         strides = row_major(raw.shape)
     return strides if dim is None else strides[dim]
@@ -952,7 +960,8 @@ def storage_offset(self):
     if overriding.modes and (found := overriding.ask(storage_offset, (self,))) is not NOTHING:
         return found
     raw = raw_of(self)
-    return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if raw.size else 0
+    has_data = raw.size and not isinstance(raw, MetaArray)
+    return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if has_data else 0
 
 
 @public(function=False, inplace=False)

@@ -548,13 +548,13 @@ def for_norms(input, dtype, name="linalg.vector_norm"):
         RuntimeError: a dtype is neither floating-point nor complex, or the cast to `dtype` would lose digits or imaginary parts.
     """
     given = input.dtype
-    mine = dtypes.TYPE_WORDS.get(given.name, given.name)
+    mine = dtypes.word_of(given)
     if given.category < dtypes.FLOAT:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {mine}")
     if dtype is None:
         return input
     dtype = dtypes.as_dtype(dtype)
-    other = dtypes.TYPE_WORDS.get(dtype.name, dtype.name)
+    other = dtypes.word_of(dtype)
     if dtype.category < dtypes.FLOAT:
         raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {other}")
     if dtype.is_complex is not given.is_complex:

@@ -13,7 +13,7 @@ from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
 from ..arrays.memory_format import iterator
 from ..arrays.tensor import Tensor
-from .dispatch.bind import METHODS, public
+from .dispatch.bind import METHODS, public, with_numbers_between
 from .dispatch.half import once_rounded
 from .dispatch.op import op, to_dtype
 from .dispatch.operands import NUMBERS
@@ -241,8 +241,6 @@ def pow(xp, input, other):
     on_cpu = device_of(other) is CPU
     if on_cpu and not negative.any():  # on a GPU the answer would have to be waited for
         return input**other
-    if on_cpu and not other.ndim:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
     units = xp.where(input == 1, 1, xp.where(input == -1, 1 - 2 * (other % 2), 0)).astype(input.dtype)
     return xp.where(negative, units, input ** xp.where(negative, 0, other).astype(other.dtype))
 
@@ -660,8 +658,9 @@ def clamp_max(input, max):
 
 def _with_value(name, symbol, record, example):
     @public()
+    @with_numbers_between("value")
     @named(name, symbol=symbol, what="product" if symbol == "*" else "quotient", **shown(name, example))
-    def function(input, tensor1, tensor2, tensor=None, *, value=1):
+    def function(input, tensor1, tensor2, *, value=1):
         """Adds the scaled {what} of two tensors to a tensor.
 
             result = input + value * tensor1 {symbol} tensor2
@@ -670,15 +669,12 @@ def _with_value(name, symbol, record, example):
             input: summand.
             tensor1: first tensor of the {what}.
             tensor2: second tensor of the {what}.
-            tensor: for the deprecated call `{name}(input, value, tensor1, tensor2)`.
             value: factor of the {what} (default: 1).
 
         Example:
             >>> {call}
             {result}
         """
-        if tensor is not None:
-            value, tensor1, tensor2 = tensor1, tensor2, tensor
         if record is _div and integers(tensor1, tensor2):
             raise RuntimeError(
                 "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "

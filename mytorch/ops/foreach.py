@@ -49,7 +49,7 @@ def _put(name, function, doc):
 
 
 def _in_place(name, function):
-    """Returns the in-place variant, which writes each result into its tensor."""
+    """Adds the in-place variant, which writes each result into its tensor and returns the list."""
     method = METHODS.get(name + "_")
 
     def twin(self, *args, **kwargs):
@@ -57,10 +57,10 @@ def _in_place(name, function):
         if method is not None and not args:
             for x in self:
                 method(x)
-            return None
+            return self
         for x, result in zip(self, function(self, *args, **kwargs), strict=True):
             x.copy_(result)
-        return None
+        return self
 
     _put(name + "_", twin, f"{name} of each tensor, in place.")
 
@@ -70,9 +70,9 @@ def _unary(name):
 
     def foreach(self):
         _lists(f"_foreach_{name}", self)
-        return [op(x) for x in self]
+        return tuple([op(x) for x in self])
 
-    _put(name, foreach, f"{name} of each tensor, a list.")
+    _put(name, foreach, f"{name} of each tensor, a tuple.")
     _in_place(name, foreach)
 
 
@@ -84,16 +84,16 @@ def _binary(name):
         if name in ("add", "sub") and set(options) <= {"alpha"}:
             others = _each(f"_foreach_{name}", other, len(self))
             alpha = options.get("alpha", 1)
-            return [op(x, y if alpha == 1 else y * alpha) for x, y in zip(self, others, strict=True)]
+            return tuple([op(x, y if alpha == 1 else y * alpha) for x, y in zip(self, others, strict=True)])
         if options:
             raise TypeError(f"_foreach_{name}() got an unexpected keyword argument {next(iter(options))!r}")
         others = _each(f"_foreach_{name}", other, len(self))
-        return [op(x, _like(x, y)) for x, y in zip(self, others, strict=True)]
+        return tuple([op(x, _like(x, y)) for x, y in zip(self, others, strict=True)])
 
     def _like(x, y):
         return x.new_tensor(y) if name in ("maximum", "minimum") and not isinstance(y, Tensor) else y
 
-    _put(name, foreach, f"{name} of each tensor and a number, or the tensor or number at its place, a list.")
+    _put(name, foreach, f"{name} of each tensor and a number, or the tensor or number at its place, a tuple.")
     _in_place(name, foreach)
 
 
@@ -114,14 +114,14 @@ def _foreach_addcmul(self, tensor1, tensor2, value=1, *, scalars=None):
     """Each self + value * tensor1 * tensor2; `value` one number, or one for each (also as `scalars`)."""
     _lists("_foreach_addcmul", self, tensor1, tensor2)
     values = _values("_foreach_addcmul", value if scalars is None else scalars, len(self))
-    return [a + b * c * v for a, b, c, v in zip(self, tensor1, tensor2, values, strict=True)]
+    return tuple([a + b * c * v for a, b, c, v in zip(self, tensor1, tensor2, values, strict=True)])
 
 
 def _foreach_addcdiv(self, tensor1, tensor2, value=1, *, scalars=None):
     """Each self + value * tensor1 / tensor2; `value` one number, or one for each (also as `scalars`)."""
     _lists("_foreach_addcdiv", self, tensor1, tensor2)
     values = _values("_foreach_addcdiv", value if scalars is None else scalars, len(self))
-    return [a + b / c * v for a, b, c, v in zip(self, tensor1, tensor2, values, strict=True)]
+    return tuple([a + b / c * v for a, b, c, v in zip(self, tensor1, tensor2, values, strict=True)])
 
 
 def _values(name, value, count):
@@ -133,7 +133,7 @@ def _foreach_lerp(self, tensors1, weight):
     """Each self + weight * (tensor1 - self); `weight` a number, or a tensor or number for each."""
     _lists("_foreach_lerp", self, tensors1)
     weights = _each("_foreach_lerp", weight, len(self))
-    return [a + (b - a) * w for a, b, w in zip(self, tensors1, weights, strict=True)]
+    return tuple([a + (b - a) * w for a, b, w in zip(self, tensors1, weights, strict=True)])
 
 
 for _function in (_foreach_addcmul, _foreach_addcdiv, _foreach_lerp):
@@ -144,19 +144,19 @@ for _function in (_foreach_addcmul, _foreach_addcdiv, _foreach_lerp):
 def _foreach_norm(self, ord=2, dtype=None):
     """The vector norm of each tensor, 0-d tensors."""
     _lists("_foreach_norm", self)
-    return [vector_norm(x if dtype is None else x.to(dtype), ord=float(ord)) for x in self]
+    return tuple([vector_norm(x if dtype is None else x.to(dtype), ord=float(ord)) for x in self])
 
 
 def _foreach_max(self):
     """The largest element of each tensor."""
     _lists("_foreach_max", self)
-    return [x.max() for x in self]
+    return tuple([x.max() for x in self])
 
 
 def _foreach_clone(self):
     """A copy of each tensor."""
     _lists("_foreach_clone", self)
-    return [x.clone() for x in self]
+    return tuple([x.clone() for x in self])
 
 
 def _foreach_zero_(self):

@@ -1,6 +1,5 @@
 """Reading and writing parts of tensors: x[...], gather, index_select, masks, sorting."""
 
-import copy
 import math
 from collections import namedtuple
 
@@ -23,12 +22,11 @@ from ..arrays import (
 )
 from ..arrays.array import Array, on_input_device, other_device
 from ..arrays.errors import kind, warn
-from ..arrays.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve
+from ..arrays.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve, with_strides
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from .dispatch.bind import METHODS, public
 from .dispatch.errors import broadcast
-from .dispatch.fast_call import fast_call
 from .dispatch.inplace import check_shared, check_writable, set_edge
 from .dispatch.layouts import other_layout
 from .dispatch.op import name_node, op
@@ -245,9 +243,23 @@ def read_along(input, dim, index):
     return _index_select.fast_call(input, index, layout=(slice(None),) * dim + ROWS)
 
 
-@op(dtype="same", view=True, name="slice", grad_name="Index")
-def _slice(xp, input, *, index):
-    """input[index], a view: the index has no arrays."""
+def _new_axes(found, input, index):
+    """Returns found = input[index] with the strides that PyTorch gives to new axes, which it adds before it reads on."""
+    strides, axis, place = list(found.strides), 0, 0
+    for item in index:
+        if item is None:
+            strides[place] = input.shape[axis] * input.strides[axis] if axis < input.ndim else input.itemsize
+            place += 1
+        elif item is Ellipsis:
+            free = input.ndim - sum(map(_dims_of, index))
+            axis, place = axis + free, place + free
+        else:
+            axis, place = axis + 1, place + (type(item) is slice)
+    return with_strides(found, tuple(strides))
+
+
+def _read(input, index):
+    """input[index], where the index can have arrays."""
     if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
         return input.take(index[-1], len(index) - 1)
     try:
@@ -256,6 +268,19 @@ def _slice(xp, input, *, index):
     except IndexError:
         _check_bounds(input.shape, index)
         raise IndexError(_misfit(input.shape, index)) from None
+
+
+@op(dtype="same", view=True, name="slice", grad_name="Index")
+def _slice(xp, input, *, index):
+    """input[index], a view: the index has no arrays."""
+    found = _read(input, index)
+    if None not in index or type(found) is not ndarray:
+        return found
+    # If NumPy reshapes, its strides of new axes are PyTorch's, unless one comes last or there are other axes of size 1.
+    reshapes = found.size == input.size and 1 not in input.shape
+    if reshapes and (found.shape[-1] != 1 or input.flags.c_contiguous):
+        return input.reshape(found.shape)
+    return _new_axes(found, input, index)
 
 
 def _picked_order(out, raws, attrs):
@@ -278,7 +303,7 @@ def _picked_order(out, raws, attrs):
         else:
             basic.append(item)
             picked += [False] * (type(item) is not int)
-    view = input[tuple(basic)]
+    view = _slice.forward(None, input, index=tuple(basic))
     picked += [False] * (view.ndim - len(picked))
     count = picked.count(True)
     first = picked.index(True) if count else 0
@@ -300,7 +325,7 @@ ROWS_FROM_ROWS.add(_picked_order)
 @op(dtype="same", name="index", integers=("indices",), layout=_picked_order)
 def _index(xp, input, *indices, layout):
     """input[joined(layout, indices)], a copy: the index has arrays."""
-    return _slice.forward(xp, input, index=indices if layout is ROWS else joined(layout, indices))
+    return _read(input, indices if layout is ROWS else joined(layout, indices))
 
 
 @op(dtype="same", name="index_zeros", integers=("indices",))
@@ -327,9 +352,7 @@ def _read_grad(g, indices, layout, xp):
 
 _put_index.grad(src=_read_grad)
 _slice.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, layout=index, shape=shape))
-_index_select = copy.copy(_index.named("Index", "IndexSelectBackward0"))
-_index_select.layout = in_rows
-_index_select.fast_call = fast_call(_index_select)
+_index_select = _index.named("Index", "IndexSelectBackward0", layout=in_rows)
 _index.grad(input=lambda g, indices, layout, shape, xp: xp.call(_put_index, g, *indices, layout=layout, shape=shape))
 
 

@@ -5,9 +5,9 @@ import math
 import re
 
 from ..arrays import ON_NUMPY, dtypes, is_raw
-from ..arrays.errors import warn, warn_as_pytorch
+from ..arrays.errors import warn_as_pytorch
 from ..arrays.tensor import Tensor
-from .dispatch.bind import METHODS, public
+from .dispatch.bind import METHODS, public, with_numbers_between
 from .dispatch.errors import broadcast, expandable
 from .dispatch.half import once_rounded_on_cpu
 from .dispatch.inplace import constant
@@ -207,21 +207,9 @@ def _blends(function, once=True):
 
     With `once`, half precision is computed in float32 and rounded once.
     """
-
-    rounded = in_precision("half")(once_rounded_on_cpu(function) if once else function)
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        if len(args) > 3:
-            factors = [a for a in args if not hasattr(a, "ndim")]
-            args = [a for a in args if hasattr(a, "ndim")]
-            if len(factors) <= 2 and not kwargs.keys() & {"beta", "alpha"}:
-                name = function.__name__
-                warn(f"This overload of {name} is deprecated: use {name}(input, …, *, beta, alpha) instead.")
-                kwargs.update(zip(("beta", "alpha"), factors, strict=False))
-        return rounded(*args, **kwargs)
-
-    return run
+    return with_numbers_between("beta", "alpha")(
+        in_precision("half")(once_rounded_on_cpu(function) if once else function)
+    )
 
 
 @public()

@@ -102,9 +102,7 @@ def class_indices(target, name):
     """
     raw = raw_of(target)
     if config.pytorch_mode and isinstance(target, Tensor) and target.dtype not in (dtypes.int64, dtypes.uint8):
-        raise RuntimeError(
-            f"expected target dtype to be Long or Byte, but got {dtypes.TYPE_WORDS.get(target.dtype.name)}"
-        )
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.word_of(target.dtype)}")
     if raw.dtype.kind in "fV":
         whole = raw.astype(np.int64)
         if device_of(raw) is CPU and (whole != raw).any():
@@ -684,7 +682,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
             f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size."
         )
     if config.pytorch_mode and target.dtype is not input.dtype:
-        words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
+        words = [dtypes.word_of(t.dtype) for t in (target, input)]
         raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
     refuse_grad("binary_cross_entropy", weight=weight)
     raw = raw_of(input)
@@ -736,7 +734,7 @@ def binary_cross_entropy_with_logits(
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
     if config.pytorch_mode and target.dtype.category < input.dtype.category:
-        words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
+        words = [dtypes.word_of(t.dtype) for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
     refuse_grad("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     if pos_weight is None:

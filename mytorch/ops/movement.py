@@ -8,13 +8,17 @@ from ..arrays import MetaArray, Namespace, address, device_guard, dtypes, is_raw
 from ..arrays.array import Size
 from ..arrays.errors import kind
 from ..arrays.memory_format import (
+    added_strides,
     axes_in_memory,
     channel_axes,
     channels,
     channels_of_all,
+    expanded_strides,
     inverse,
     preserve,
     preserve_format,
+    view_strides,
+    with_strides,
 )
 from ..arrays.tensor import Tensor, is_tensor
 from ..autograd.mode import get_mode
@@ -41,6 +45,8 @@ def as_shape(shape):
     else:
         return tuple(shape)
     try:
+        if type(shape[0]) is bool:  # PyTorch looks at the first size only
+            raise TypeError
         return tuple(operator.index(n) for n in shape)
     except TypeError:
         raise TypeError(
@@ -64,8 +70,17 @@ def several_or_named(function, given, named, *words):
 
 
 @op(dtype="same", view=True, name="reshape")
-def _reshape(xp, input, *, shape):
-    return xp.reshape(input, shape)
+def _reshape(xp, input, *, shape, axes=None):
+    """input in another shape.
+
+    `axes` has the axis of the input for each axis of the result, and None for a new one; it is () if NumPy's strides are PyTorch's.
+    """
+    out = xp.reshape(input, shape)
+    if 1 not in shape or axes == () or type(out) is not ndarray or out.base is None:
+        return out
+    if axes:
+        return with_strides(out, added_strides(input.shape, input.strides, input.itemsize, axes))
+    return with_strides(out, view_strides(input.shape, input.strides, input.itemsize, shape))
 
 
 _reshape.grad(input=lambda g, shapes, xp: xp.reshape(g, shapes[0]))
@@ -150,6 +165,13 @@ def view(input, *shape, **named):
 @op(dtype="same", view=True, differentiable=0)
 def _view_dtype(xp, input, *, dtype):
     """input's bytes read as another dtype. As in PyTorch, gradients end here."""
+    gaps = input.strides[-1] != input.itemsize if input.ndim else True
+    if dtype.itemsize != input.itemsize and gaps and input.size:
+        rule = (
+            f"stride(-1) must be 1, not {input.strides[-1] // input.itemsize}," if input.ndim else "dim() cannot be 0"
+        )
+        own = dtypes.word_of(dtypes.from_numpy(input.dtype))
+        raise RuntimeError(f"view: self.{rule} to view {own} as {dtypes.word_of(dtype)} (different element sizes)")
     return input.view(dtype.numpy)
 
 
@@ -377,8 +399,10 @@ def squeeze(input, dim=None, *dims):
     """
     dim = (dim, *dims) if dims else dim
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
-    own, kind = enumerate(shape_of(input)), 0 if dim is None else 1 + isinstance(dim, (tuple, list))
-    return _squeeze[kind].fast_call(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
+    shape, kind = shape_of(input), 0 if dim is None else 1 + isinstance(dim, (tuple, list))
+    rest = tuple([n for i, n in enumerate(shape) if n != 1 or (dims is not None and i not in dims)])
+    axes = tuple([i for i, n in enumerate(shape) if n != 1 or i not in dims]) if 1 in rest else ()
+    return _squeeze[kind].fast_call(input, rest, axes)
 
 
 @public()
@@ -397,14 +421,18 @@ def unsqueeze(input, dim):
     d = normalize_dim(dim, len(shape) + 1)
     if type(raw) is not ndarray and (other := other_layout("unsqueeze", input)) is not None:
         return other(input, d)
-    return _unsqueeze.fast_call(input, (*shape[:d], 1, *shape[d:]))
+    axes = (*range(d), None, *range(d, len(shape))) if 1 in shape or d == len(shape) else ()
+    return _unsqueeze.fast_call(input, (*shape[:d], 1, *shape[d:]), axes)
 
 
 @op(dtype="same", view=True, name="expand")
 def _expand(xp, input, *, shape):
     out = xp.broadcast_to(input, shape)
-    if type(out) is ndarray and input.flags.writeable:
-        out.flags.writeable = True  # `check_writable` refuses where elements share a place
+    if type(out) is ndarray:
+        if input.flags.writeable:
+            out.flags.writeable = True  # `check_writable` refuses where elements share a place
+        if 1 in shape:
+            out = with_strides(out, expanded_strides(input.shape, input.strides, input.itemsize, shape))
     return out
 
 

@@ -860,9 +860,7 @@ def randperm(
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtypes.as_dtype(dtype or (dtypes.int64 if out is None else out.dtype))
     if kind.is_complex:
-        raise NotImplementedError(
-            f"\"randperm\" not implemented for '{dtypes.TYPE_WORDS[kind.name]}'. Cast the result."
-        )
+        raise NotImplementedError(f"\"randperm\" not implemented for '{dtypes.word_of(kind)}'. Cast the result.")
     largest = (2 / dtypes.finfo(kind).eps if kind.is_floating_point else np.iinfo(kind.numpy).max) + 1
     if n > largest:
         raise RuntimeError(f"randperm: expected n <= {largest:.0f} for {kind}, got {n}. Use dtype=torch.int64.")
@@ -1116,7 +1114,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         drawn = source.xp.asarray(source.uniform(raw.shape, _unit_dtype(chance)) < chance)
     if out is not None:
         return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
-    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype)), "BernoulliBackward0")
+    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype, order="C")), "BernoulliBackward0")
 
 
 @public(inplace=False)
@@ -1164,7 +1162,9 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     compute = np.float64 if raw.dtype == np.float64 else np.float32
     if replacement and num_samples > 1:
         # Inverse transform sampling: the sample is the number of cumulative probabilities below a uniform number.
-        edges = xp.cumsum(weights.astype(compute, copy=False), axis=-1)
+        # On a CPU, each sum is rounded to `compute`, as in PyTorch; `xp.cumsum` rounds once and so moves a few edges.
+        accumulate = np.add.accumulate if source.device is CPU else xp.cumsum
+        edges = accumulate(weights.astype(compute, copy=False), axis=-1)
         edges /= edges[:, -1:]
         edges[:, -1] = 1.0
         points = source.uniform((rows, num_samples), np.float64)

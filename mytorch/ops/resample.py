@@ -166,6 +166,8 @@ def interpolate(
             if size is not None
             else "either size or scale_factor should be defined"
         )
+    if not 1 <= d <= 3:
+        raise NotImplementedError(f"interpolate: expected an input of 3 to 5 dimensions, got {input.ndim}.")
     if mode in _DIMS and _DIMS[mode] != d:
         raise NotImplementedError(f"Got {input.ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
     if mode not in (*_DIMS, "nearest", "nearest-exact", "area"):

@@ -453,6 +453,11 @@ def index_put_(self, indices, values, accumulate=False):
     if not accumulate:
         self[where_] = values
         return self
+    if values.dtype is not self.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self.dtype} for the destination and {values.dtype} for "
+            "the source."
+        )
     check_writable(self, "index_put_")
     raws, arrays = raw_index(self, where_)
     try:

@@ -287,9 +287,13 @@ def unfold(self, dimension, size, step):
 
 @op(dtype="same", view=True, name="as_strided")
 def _as_strided(xp, input, *, size, stride, offset, memory):
-    storage = _storage(input)
-    # This function also runs on a gradient of input, which has different memory.
-    offset += _memory(input)[0] - memory[0]
+    storage, (start, strides, places) = _storage(input), _memory(input)
+    if strides == memory[1] and places - start >= memory[2] - memory[0]:
+        offset += start - memory[0]
+    else:  # a gradient of the input, which gets the input's layout
+        storage = xp.zeros(memory[2], input.dtype)
+        steps = tuple([s * input.itemsize for s in memory[1]])
+        xp.lib.stride_tricks.as_strided(storage[memory[0] :], input.shape, steps)[...] = input
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     if offset < 0 or last >= storage.size + (0 in size):
         raise RuntimeError(
@@ -362,7 +366,14 @@ def as_strided(input, size, stride, storage_offset=None):
         raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
     memory = _memory(raw_of(input))
     offset = memory[0] if storage_offset is None else int(storage_offset)
-    return _as_strided(input, size=tuple(size), stride=tuple(stride), offset=offset, memory=memory)
+    if isinstance(input, Tensor) and input._mt_view is not None and type(input._mt_view[2]) is tuple:
+        base = input._mt_view[0]
+        # The result can have elements of the base outside of this view, so it is recorded as a view of the base.
+        # A leaf and a view created under no_grad have no gradient in common with their base.
+        related = (input.edge is None) is (base.edge is None) and not isinstance(input.edge, Leaf)
+        if related and base.dtype is input.dtype and get_mode().interpreter is None:
+            input, memory = base, _memory(raw_of(base))
+    return _as_strided(input, size=as_shape(size), stride=tuple(stride), offset=offset, memory=memory)
 
 
 @public(inplace=False)

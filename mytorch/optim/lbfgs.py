@@ -5,7 +5,6 @@ from collections import namedtuple
 
 from ..arrays import device_guard, hooks, xp_of
 from ..arrays.array import Array
-from ..arrays.tensor import is_tensor
 from ..autograd.mode import enable_grad, no_grad
 from .optimizer import Optimizer
 from .options import Options, number
@@ -72,25 +71,22 @@ class LBFGS(Optimizer):
         return self.param_groups[0]["params"]
 
     def _gradient(self):
-        """Returns the gradients of all parameters as one flat array. Complex gradients become pairs of real numbers."""
+        """Returns the gradients of all parameters as one vector. Complex gradients become pairs of real numbers."""
         parts = []
         for p in self._params:
             raw, g = p._mt_data._array, raw_grad(p)
             xp = xp_of(raw)
             part = xp.zeros(raw.size, raw.dtype) if g is None else xp.ascontiguousarray(g).reshape(-1)
             parts.append(part.view(part.real.dtype) if part.dtype.kind == "c" else part)
-        return xp_of(parts[0]).concatenate(parts)
+        return hooks.shown(Array(xp_of(parts[0]).concatenate(parts)))
 
     def _move(self, step, direction):
         start = 0
         for p in self._params:
-            raw = p._mt_data._array
-            pairs = raw.dtype.kind == "c"
-            size = raw.size * (2 if pairs else 1)
-            change = direction[start : start + size] * step
-            change = change.view(raw.dtype) if pairs else change
-            raw += change.reshape(raw.shape).astype(raw.dtype)
-            p._mt_data._bump()
+            size = p.numel() * (2 if p.dtype.is_complex else 1)
+            part = direction[start : start + size]
+            part = part.view(p.dtype) if p.dtype.is_complex else part
+            p.add_(part.reshape(p.shape), alpha=step)
             start += size
 
     def step(self, closure):
@@ -127,10 +123,10 @@ class LBFGS(Optimizer):
     def _iterate(self, evaluate, loss, g, group, state):
         lr, change = number(group["lr"]), group["tolerance_change"]
         start = state["func_evals"] - 1
-        d, t, scale = _raw(state.get("d")), number(state.get("t")), number(state.get("H_diag"))
-        history = _history(state)
-        previous, before = _raw(state.get("prev_flat_grad")), state.get("prev_loss")
-        shares = state.get("al")
+        d, t, scale, previous, before, shares = map(
+            state.get, ("d", "t", "H_diag", "prev_flat_grad", "prev_loss", "al")
+        )
+        history = list(zip(*[state.get(name) or () for name in ("old_dirs", "old_stps", "ro")], strict=True))
         for i in range(group["max_iter"]):
             state["n_iter"] += 1
             if state["n_iter"] == 1:
@@ -142,7 +138,7 @@ class LBFGS(Optimizer):
                     scale = (y @ s) / (y @ y)
                 d, shares = _direction(g, history, scale)
             previous, before = g, loss
-            t = min(1.0, 1.0 / float(abs(g).sum())) * lr if state["n_iter"] == 1 else lr
+            t = min(1.0, 1.0 / abs(g).sum()) * lr if state["n_iter"] == 1 else lr
             slope = float(g @ d)
             if slope > -change:
                 break
@@ -158,14 +154,11 @@ class LBFGS(Optimizer):
             if _largest(d * t) <= change or abs(loss - before) < change:
                 break
         if shares is not None:
-            state["al"] = [*map(_kept, shares), *[None] * (group["history_size"] - len(shares))][
-                : group["history_size"]
-            ]
+            state["al"] = [*shares, *[None] * (group["history_size"] - len(shares))][: group["history_size"]]
+        dirs, steps, ro = ([past[i] for past in history] for i in range(3))
         state.update(
-            d=_kept(d), t=t, old_dirs=[_kept(y) for y, _, _ in history], old_stps=[_kept(s) for _, s, _ in history],
-            ro=[_kept(r) for _, _, r in history], H_diag=_kept(scale), prev_flat_grad=_kept(previous.copy()),
-            prev_loss=before,
-        )  # fmt: skip
+            d=d, t=t, old_dirs=dirs, old_stps=steps, ro=ro, H_diag=scale, prev_flat_grad=previous, prev_loss=before
+        )
 
     def _search(self, evaluate, t, d, origin, change, limit):
         """Returns a point along d that satisfies the strong Wolfe conditions. The parameters are then at this point.
@@ -234,11 +227,11 @@ def _direction(g, history, scale):
     for y, s, rho in reversed(history):
         a = (s @ q) * rho
         shares.append(a)
-        q = q - y * a
+        q = q.sub(y, alpha=a)
     shares.reverse()
     r = q * scale
     for (y, s, rho), a in zip(history, shares, strict=True):
-        r = r + s * (a - (y @ r) * rho)
+        r = r.add(s, alpha=a - (y @ r) * rho)
     return r, shares
 
 
@@ -255,19 +248,5 @@ def _cubic(a, b, low, high):
     return min(max(b.t - (b.t - a.t) * ((b.slope + d2 - d1) / bend), low), high) if bend else (low + high) / 2.0
 
 
-def _history(state):
-    parts = [map(_raw, state.get(name) or ()) for name in ("old_dirs", "old_stps", "ro")]
-    return list(zip(*parts, strict=True))
-
-
 def _largest(x):
     return float(abs(x).max())
-
-
-def _raw(value):
-    return value._mt_data._array if is_tensor(value) else value
-
-
-def _kept(raw):
-    """Returns a value in the form of the stored state: arrays and their scalars as Arrays, numbers unchanged."""
-    return hooks.shown(Array(raw)) if hasattr(raw, "dtype") else raw

@@ -811,8 +811,6 @@ class OneCycleLR(LRScheduler):
         self.total_steps = total_steps
         self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        if cycle_momentum:
-            self.use_beta1 = _uses_beta1(optimizer)
         turn = float(pct_start * total_steps) - 1
         up = (turn, "initial_lr", "max_lr", "max_momentum", "base_momentum")
         if three_phase:
@@ -821,18 +819,20 @@ class OneCycleLR(LRScheduler):
         else:
             phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         names = "end_step", "start_lr", "end_lr", "start_momentum", "end_momentum"
-        self._schedule_phases = [
-            dict(zip(names, phase, strict=True)) for phase in phases
-        ]  # as in PyTorch's state dicts
+        # As in PyTorch's state dicts.
+        self._schedule_phases = [dict(zip(names, phase, strict=True)) for phase in phases]
         if last_epoch == -1:
             tops, highs, lows = (for_each_group(optimizer, value) for value in (max_lr, max_momentum, base_momentum))
-            for group, top, high, low in zip(optimizer.param_groups, tops, highs, lows, strict=True):
+            for group, top in zip(optimizer.param_groups, tops, strict=True):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
-                if cycle_momentum:
-                    group["max_momentum"], group["base_momentum"] = high, low
+        if cycle_momentum:
+            self.use_beta1 = _uses_beta1(optimizer)
+            if last_epoch == -1:
+                for group, high, low in zip(optimizer.param_groups, highs, lows, strict=True):
                     _set_momentum(group, high)
+                    group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
 
     def _anneal(self, start, end, share):

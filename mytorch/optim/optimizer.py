@@ -319,6 +319,7 @@ class Optimizer:
 
         Raises:
             CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
+            AssertionError: `capturable` is True, and a parameter is on the CPU.
         """
         if gpu.several_gpus and group["params"]:
             set_device_of(group["params"][0]._mt_data._array)
@@ -326,6 +327,8 @@ class Optimizer:
             counter = p._mt_data._version_counter
             if type(counter) is list and len(counter) > 1:
                 copy_saved(counter)
+        if group.get("capturable") and not group.get("fused"):
+            self._refuse_cpu(group)
         if group.get("differentiable"):
             update_recorded(self.update, group["params"], self.state, group)
             return
@@ -334,6 +337,14 @@ class Optimizer:
             fused.finish()
         elif self._found_inf is None or not bool(self._found_inf[0] != 0):
             self._update_each(group)
+
+    def _refuse_cpu(self, group):
+        for p in group["params"]:
+            if p.grad is not None and p.device.type == "cpu":
+                raise AssertionError(
+                    f"{type(self).__name__}: expected parameters on a GPU with capturable=True, got one on {p.device}. Set "
+                    "capturable=False."
+                )
 
     def _update_each(self, group):
         if capturing.is_recording():

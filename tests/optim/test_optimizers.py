@@ -446,3 +446,38 @@ def test_lbfgs_minimises_rosenbrock(search):
     for _ in range(5 if search else 40):
         optimizer.step(closure)
     assert closure().item() < (1e-8 if search else 0.5)
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("name", "Adam AdamW RMSprop Adadelta Adamax NAdam RAdam ASGD Rprop Lion".split())
+def test_capturable_is_refused_on_the_cpu(name):
+    p = mytorch.nn.Parameter(mytorch.ones(3))
+    optimizer = getattr(mytorch.optim, name)([p], capturable=True)
+    optimizer.step()  # nothing to update
+    p.grad = mytorch.ones(3)
+    with pytest.raises(AssertionError, match="capturable"):
+        optimizer.step()
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_computes_in_the_dtype_of_the_parameters(search, dtype, torch):
+    found = []
+    for L in (mytorch, torch):
+        p = L.nn.Parameter(L.tensor([1.0, -2.0, 3.0]).to(getattr(L, dtype)))
+        optimizer = L.optim.LBFGS([p], lr=0.1, max_iter=3, line_search_fn=search)
+
+        def closure(p=p, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (p * p).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+        state = optimizer.state[p]
+        kept = [state["d"], state["H_diag"], *state["ro"], *state["old_stps"]]
+        found.append((p.tolist(), [(str(t.dtype).rpartition(".")[2], t.tolist()) for t in kept]))
+    assert found[0][0] == found[1][0] or search
+    assert [name for name, _ in found[0][1]] == [name for name, _ in found[1][1]]

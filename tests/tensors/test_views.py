@@ -1,5 +1,6 @@
 """Views, memory and the constructor, against PyTorch."""
 
+import numpy as np
 import pytest
 
 import mytorch
@@ -100,3 +101,65 @@ def test_gradients_have_the_strides_of_their_tensors(torch, name):
         return [*([] if name in ("leaf", "twice") else [y.stride()]), x.grad.stride(), x.grad.tolist()]
 
     assert run(mytorch) == run(torch)
+
+
+@loop
+@pytest.mark.parametrize("write", ["mul_(2)", "fill_(3.0)", "copy_(w)"])
+@pytest.mark.parametrize("view", ["y", "y.t()", "y[1:]", "y[:, 1:]", "y[0]", "y.unsqueeze(0)"])
+@pytest.mark.parametrize(
+    "base", ["x + 0", "(x.t().contiguous() + 0).t()", "L.stack([x, x], -1)[..., 0]", "L.cat([x, x])[1:3]"]
+)
+def test_gradients_of_writes_through_as_strided(base, view, write, torch):
+    """The gradient that arrives has any layout; the region is a part of the memory that the base had."""
+    found = []
+    for L in (mytorch, torch):
+        for loss in ("y.sum()", "(y * L.arange(1.0, 7.0).reshape(3, 2).t()).sum()", "(y * y).sum()"):
+            x = (L.arange(6.0).reshape(2, 3) / 4).requires_grad_()
+            space = {"L": L, "x": x, "w": L.ones(2, requires_grad=True)}
+            space["y"] = eval(base, space)
+            exec(f"{view}.as_strided((2,), (2,), 1).{write}", space)
+            eval(loss, space).backward()
+            grads = [None if t.grad is None else t.grad.tolist() for t in (x, space["w"])]
+            found.append((space["y"].tolist(), grads))
+    assert found[:3] == found[3:]
+
+
+@loop
+@pytest.mark.parametrize("seed", range(40))
+def test_strides_of_chains_of_views(seed, torch):
+    """Also those of axes of size 1, which can decide the layout of results."""
+    rng = np.random.default_rng(seed)
+
+    def pick(*options):
+        return options[int(rng.integers(len(options)))]
+
+    shape = [int(n) for n in rng.integers(1, 4, int(rng.integers(0, 4)))]
+    mine, theirs = (L.arange(float(np.prod(shape))).reshape(shape) for L in (mytorch, torch))
+    for _ in range(20):
+        n = theirs.ndim
+        items = [pick(":", "::2", "None", "None", "...", "0") for _ in range(int(rng.integers(1, n + 2)))]
+        step = pick(
+            f"x[{', '.join(items)}]", f"x.unsqueeze({rng.integers(-n - 1, n + 1)})", "x.squeeze()", f"x.permute({rng.permutation(n).tolist()})",
+            "x.view(1, *x.shape, 1)", "x.reshape(-1, 1)", "x.expand(2, *x.shape)", "L.stack([x, x], -1)[..., 0]", "x.flatten()",
+            f"x.view(*x.shape[:{n // 2}], 1, *x.shape[{n // 2}:])",
+        )  # fmt: skip
+        try:
+            result = eval(step, {"x": theirs, "L": torch})
+        except (IndexError, RuntimeError):
+            continue
+        if 0 < result.numel() < 100:
+            mine, theirs = eval(step, {"x": mine, "L": mytorch}), result
+            assert (mine.stride(), mine.tolist()) == (theirs.stride(), theirs.tolist()), step
+
+
+@pytest.mark.parametrize("view", ["x", "x.view_as(x)", "x[1:]", "x.t()"])
+def test_as_strided_of_a_leaf_that_is_a_view(view, torch):
+    found = []
+    for L in (mytorch, torch):
+        x = L.arange(12.0).reshape(2, 3, 2)[..., 0].requires_grad_()
+        y = eval(view).as_strided((2,), (2,), 6)
+        (y * L.tensor([2.0, 3.0])).sum().backward()
+        found.append((y.tolist(), x.grad.tolist()))
+        with pytest.raises(RuntimeError, match="leaf"):
+            eval(view).as_strided((2,), (2,), 6).mul_(2)
+    assert found[0] == found[1]

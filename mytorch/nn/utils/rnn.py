@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.memory_format import contiguous_format
 from ...arrays.tensor import Tensor
 from ...ops.creation import tensor
 from ...ops.dispatch.unwrap import on_device_of, to_cpu
@@ -237,13 +238,16 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
         lengths: length of each sequence, (N,).
         batch_first: if True, the shape is (N, T, *) (default: False).
 
+    Raises:
+        ValueError: there is another number of lengths than of sequences.
+
     Example:
         >>> batch = tensor([[1, 2], [3, 0]])
         >>> [s.tolist() for s in nn.utils.rnn.unpad_sequence(batch, tensor([2, 1]), batch_first=True)]
         [[1, 2], [3]]
     """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [x[i, :n] for i, n in enumerate(lengths.tolist())]
+    return [row[:n].clone(memory_format=contiguous_format) for row, n in zip(x, lengths.tolist(), strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

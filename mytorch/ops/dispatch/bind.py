@@ -16,6 +16,8 @@ import numpy as np
 from ...arrays import config, ndarray
 from ...arrays.arguments import described, names_of, with_place
 from ...arrays.array import Array
+from ...arrays.errors import warn
+from ...arrays.memory_format import in_rows
 from ...arrays.overridable import overridable
 from ...arrays.overriding import IGNORED, NOTHING, asking, asks, can_override, is_overridable, overriding
 from ...arrays.tensor import Tensor
@@ -65,6 +67,31 @@ def spelled(**spellings: str) -> Callable[[_F], _F]:
     return lambda function: also_named(function, spellings)
 
 
+def with_numbers_between(*names: str) -> Callable[[_F], _F]:
+    """Decorates a function of three tensors that also accepts a deprecated order, in which numbers are between the tensors.
+
+    Args:
+        names: the arguments that these numbers are, such as "beta" and "alpha" for `addmm(beta, input, alpha, mat1, mat2)`.
+    """
+
+    def decorate(function):
+        @functools.wraps(function)
+        def run(*args, **kwargs):
+            if 0 < len(args) - 3 <= len(names) and not kwargs.keys() & {*names}:
+                *numbers, last_but_one, last = args
+                input = numbers.pop(max(range(len(numbers)), key=lambda i: getattr(numbers[i], "ndim", -1)))
+                if hasattr(last, "ndim") and not any(getattr(number, "ndim", 0) for number in numbers):
+                    name = function.__name__
+                    warn(f"This overload of {name} is deprecated: use {name}(input, …, *, {', '.join(names)}) instead.")
+                    args = input, last_but_one, last
+                    kwargs.update(zip(names, numbers, strict=False))
+            return function(*args, **kwargs)
+
+        return run
+
+    return decorate
+
+
 def public(
     *, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False, spellings=None
 ):
@@ -108,7 +135,7 @@ def public(
             elif dunder == "__truediv__":
                 METHODS["__rtruediv__"] = _swapped(in_precision("float32")(call))
             elif dunder in ("__sub__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
-                named = definition.named("RPow").fast_call if dunder == "__pow__" else call
+                named = definition.named("RPow", layout=in_rows).fast_call if dunder == "__pow__" else call
                 METHODS["__r" + dunder[2:]] = _swapped(named)
             if dunder in _AUGMENTED:
                 written = call

@@ -241,8 +241,8 @@ def adopt(self, result, name):
         have, want = dtypes.from_numpy(value.dtype), dtypes.from_numpy(raw.dtype)
         if not dtypes.can_cast(have, want):
             raise RuntimeError(
-                f"{name}: result type {dtypes.TYPE_WORDS.get(have.name, have.name)} can't be cast to the desired output type "
-                f"{dtypes.TYPE_WORDS.get(want.name, want.name)}"
+                f"{name}: result type {dtypes.word_of(have)} can't be cast to the desired output type "
+                f"{dtypes.word_of(want)}"
             )
         if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
             raise RuntimeError("In-place abs is not supported for complex tensors.")

@@ -57,7 +57,7 @@ class Op(Record):
         super().__init__(forward, **rules)
         self.fast_call = fast_call(self)
 
-    def named(self, name, torch_name=None):
+    def named(self, name, torch_name=None, **changed):
         """Returns a copy of this op whose nodes have another name.
 
         For example, `x.flatten()` is a reshape with the node FlattenBackward.
@@ -65,10 +65,12 @@ class Op(Record):
         Args:
             name: name of the nodes, without "Backward".
             torch_name: PyTorch's name of the nodes (default: the name of this op).
+            changed: other attributes of the copy, such as its layout.
         """
-        renamed, key = self.__dict__.setdefault("_renamed", {}), (name, torch_name)
+        renamed, key = self.__dict__.setdefault("_renamed", {}), (name, torch_name, *changed)
         if key not in renamed:
             op = renamed[key] = copy.copy(self)
+            vars(op).update(changed)
             op.grad_name, op.torch_name = name + "Backward", torch_name or self.torch_name
             op.fast_call = fast_call(op)
         return renamed[key]

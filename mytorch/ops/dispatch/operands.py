@@ -171,6 +171,8 @@ def _promote(op, inputs, raws, edges, arrays):
             continue
         if not is_raw(raw):
             if op.name in _CHECKED or (op.name == "pow" and i):
+                if op.name == "pow" and result.category == dtypes.INT and raw < 0:
+                    raise RuntimeError("Integers to negative integer powers are not allowed.")
                 raws[i] = raw = dtypes.fitting(raw, result, fill=op.name == "where")
             if result.category == dtypes.INT or result.category == dtypes.BOOL:
                 raws[i] = asarray(raw).astype(wanted)  # wraps around, as PyTorch does

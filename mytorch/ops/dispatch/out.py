@@ -10,7 +10,7 @@ import inspect
 
 from ...arrays import config, dtypes
 from ...arrays.arguments import names_of, suggestion
-from ...arrays.dtypes import TYPE_WORDS
+from ...arrays.dtypes import word_of
 from ...arrays.errors import warn
 from ...arrays.overriding import NOTHING, asking, can_override, overriding
 from ...autograd.mode import get_mode
@@ -54,7 +54,7 @@ _APART = frozenset(
     "cat column_stack concat concatenate dstack gather hstack index_add index_copy index_select kron kthvalue masked_select row_stack stack take "
     "take_along_dim vstack".split()
 )
-_JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack vstack".split())
+_JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack stack vstack".split())
 
 
 # Functions of PyTorch without an argument `out`.
@@ -102,7 +102,7 @@ def write_out(result, out, name, exact=False):
         exact = False  # the result of complex numbers is real
     if name in ("all", "any") and out.dtype.name not in ("bool", "uint8"):
         raise RuntimeError(f"{name} only supports bool tensor for result, got: {out.dtype}")
-    given, wanted = (TYPE_WORDS.get(t.dtype.name, t.dtype.name) for t in (result, out))
+    given, wanted = (word_of(t.dtype) for t in (result, out))
     if exact and given != wanted:
         raise RuntimeError(f"{name}: expected scalar type {given} but got {wanted} for argument 'out'")
     if result.dtype.category > out.dtype.category:

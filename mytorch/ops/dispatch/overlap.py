@@ -85,7 +85,13 @@ def outside(xp, g, steps):
     """Returns the gradient g with zeros in the region that the view ops `steps` select."""
     # The view ops select the region of a mask instead of computing which positions they mean, so every view op works here.
     kind = _kind_of_marks(g, steps)
-    mask = np.full(g.shape, 1 + 1j if kind is np.complex128 else 1, kind)
+    one = 1 + 1j if kind is np.complex128 else 1
+    if steps[0][0].name == "as_strided":  # which reads memory, so the mask has the layout of the tensor
+        begin, strides, places = steps[0][1]["memory"]
+        memory = np.full(places, one, kind)
+        mask = np.lib.stride_tricks.as_strided(memory[begin:], g.shape, [s * memory.itemsize for s in strides])
+    else:
+        mask = np.full(g.shape, one, kind)
     _region(mask, steps)[...] = 0
     if kind is np.complex128:  # the region can be the real parts only
         real, imag = (xp.where(xp.asarray(m != 0), part, 0.0) for m, part in ((mask.real, g.real), (mask.imag, g.imag)))

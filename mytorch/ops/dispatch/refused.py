@@ -6,6 +6,7 @@ PyTorch refuses raise its errors. Natively, only functions of complex numbers wi
 
 import functools
 import inspect
+import math
 from types import FunctionType
 
 import numpy as np
@@ -208,8 +209,6 @@ _WORDS = {
 _NUMBER = (dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX)
 _SCALARS = {"i": (dtypes.INT,), "I": (dtypes.INT,), "f": _NUMBER, "n": _NUMBER}  # tensors without axes that are numbers
 _NOT_INTEGERS = frozenset((float, complex, str, list, tuple, _NONE))  # as elements of a list of integers
-# Functions with a deprecated order of four or five arguments, f(beta, input, alpha, …) or f(input, value, …), which they read themselves.
-_DEPRECATED = frozenset("addbmm addcdiv addcmul addmm addmv addr baddbmm".split())
 # Functions whose tensors can be numbers.
 _NUMBERS = frozenset("add div divide floor_divide mul multiply sub subtract true_divide".split())
 
@@ -255,7 +254,7 @@ class _Rules:
             )
             for n, (types, kinds) in found.items()
         }
-        self.count = count
+        self.count, self.most = count, math.inf if code.co_flags & inspect.CO_VARARGS else count
         self.alike = [(n, self.places[n]) for n in own if n in _ONE_DTYPE.get(self.name, "").split()]
         self.letters = _COMPOSED.get(self.name, "")
 
@@ -265,7 +264,7 @@ class _Rules:
         Raises:
             TypeError, RuntimeError, NotImplementedError: PyTorch refuses the arguments.
         """
-        if len(args) > 3 and self.name.rstrip("_") in _DEPRECATED:
+        if len(args) > self.most:  # the function refuses them, or reads a deprecated order
             return None
         lists, tensors = [], False
         for name, value in (*zip(self.places, args[: self.count]), *kwargs.items()):  # noqa: B905 - not all are given
