@@ -799,3 +799,37 @@ def test_erf_of_numpy_stays_within_its_bounds():
 
     x = np.linspace(-4.1, 4.1, 200_001, dtype=np.float32)
     assert np.abs(special.erf(x)).max() == 1
+
+
+@loop
+@pytest.mark.parametrize("shape", [(1,), (2,), (3,), (4, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_products_leave_out_the_element_itself(shape, seed):
+    """The products of the others, also where the product itself is infinite or zero."""
+    x = np.random.RandomState(seed).choice([INF, -INF, 1e50, 1e-50, 0.0, 2.0, -3.0], shape)
+    t = mytorch.tensor(x, requires_grad=True)
+    with np.errstate(all="ignore"):
+        others = [np.prod(np.delete(x, i, 0), 0) for i in range(len(x))]
+        runs = [
+            np.sum([np.prod(np.delete(x[: k + 1], i, 0), 0) for k in range(i, len(x))], axis=0) for i in range(len(x))
+        ]
+    for call, expected in ((lambda t: t.prod(0), others), (lambda t: t.cumprod(0), runs)):
+        (grad,) = mytorch.autograd.grad(call(t).sum(), t)
+        np.testing.assert_allclose(grad.numpy(), expected, rtol=1e-12)
+
+
+def test_gradients_of_products_that_overflow():
+    t = mytorch.tensor([1e200, 1e200, 1e-200], dtype=mytorch.float64, requires_grad=True)
+    assert mytorch.autograd.grad(t.prod(0), t)[0].tolist() == [1.0, 1.0, INF]
+    assert mytorch.autograd.grad(t.cumprod(0)[2], t)[0].tolist() == [1.0, 1.0, INF]
+
+
+def test_integers_and_orders_at_the_end_of_their_range():
+    values = [2**62, 2**62 - 1, 2**63 - 1, -(2**63) + 1]
+    a, b = (mytorch.tensor(v) for v in zip(*[(x, y) for x in values for y in values], strict=True))
+    assert bool((mytorch.lcm(a, b) >= 0).all())
+    for dtype, value in (("uint8", 256), ("uint8", -1), ("int8", 128), ("int16", 1e9), ("int64", NAN)):
+        with pytest.raises(RuntimeError, match="cannot be converted"):
+            F.pad(mytorch.ones(2, dtype=getattr(mytorch, dtype)), (1, 1), value=value)
+    for n in (1, 2, 5):
+        assert mytorch.polygamma(n, mytorch.tensor([INF, 1e300], dtype=mytorch.float64)).abs().max().item() < 1e-299

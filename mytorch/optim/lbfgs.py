@@ -88,8 +88,8 @@ class LBFGS(Optimizer):
             pairs = raw.dtype.kind == "c"
             size = raw.size * (2 if pairs else 1)
             change = direction[start : start + size] * step
-            change = change.view(raw.dtype) if pairs else change
-            raw += change.reshape(raw.shape).astype(raw.dtype)
+            change = change.astype(raw.real.dtype, copy=False)
+            raw += (change.view(raw.dtype) if pairs else change).reshape(raw.shape)
             p._mt_data._bump()
             start += size
 
