@@ -833,3 +833,42 @@ def test_integers_and_orders_at_the_end_of_their_range():
             F.pad(mytorch.ones(2, dtype=getattr(mytorch, dtype)), (1, 1), value=value)
     for n in (1, 2, 5):
         assert mytorch.polygamma(n, mytorch.tensor([INF, 1e300], dtype=mytorch.float64)).abs().max().item() < 1e-299
+
+
+@loop
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_order_of_16_bit_floats_is_that_of_float32(dtype, seed):
+    values = np.random.RandomState(seed).choice([NAN, INF, -INF, 0.0, 1.0, -2.0], (5, 4)).astype(np.float32)
+    wide = mytorch.tensor(values)
+    narrow = wide.to(getattr(mytorch, dtype))
+    for call in (
+        lambda x: x.unique(),
+        lambda x: x.unique(return_inverse=True, return_counts=True),
+        lambda x: x.unique(dim=1, return_inverse=True),
+        lambda x: x.unique_consecutive(return_counts=True),
+        lambda x: x.mode(0),
+        lambda x: x.median(1),
+        lambda x: x.kthvalue(2, 0),
+        lambda x: x.sort(0, descending=True, stable=True),
+        lambda x: x.topk(2, 1).values,
+        lambda x: x.argsort(0, stable=True),
+        lambda x: x.msort(),
+        lambda x: x.cummax(0),
+        lambda x: (x.argmax(0), x.argmin()),
+    ):
+        for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (call(narrow), call(wide))), strict=True):
+            np.testing.assert_array_equal(np.asarray(a.float()), np.asarray(b.float()))
+
+
+@loop
+@pytest.mark.parametrize("kernel", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_convolutions_of_no_channels_are_zero(dims, kernel):
+    x = mytorch.ones(3, 0, *[4] * dims, requires_grad=True)
+    weight = mytorch.ones(2, 0, *[kernel] * dims, requires_grad=True)
+    out = getattr(F, f"conv{dims}d")(x, weight)
+    assert out.shape == (3, 2, *[5 - kernel] * dims)
+    assert not out.any()
+    out.sum().backward()
+    assert (x.grad.shape, weight.grad.shape) == (x.shape, weight.shape)

@@ -365,7 +365,7 @@ def mode(input, dim=-1, keepdim=False):
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     if not raw.shape[-1]:
         raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
-    flat = raw.reshape(-1, raw.shape[-1])
+    flat = to_acc_type(raw).reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
         # Each NaN counts for itself, because it equals no element.
@@ -748,8 +748,11 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and dim is None and not (return_inverse or return_counts):
-        return without_derivative(on_device_of(np.unique(raw, equal_nan=False), input), input, name="unique")
-    values, inverse, counts = found or _unique_slices(raw, dim)
+        values = np.unique(to_acc_type(raw), equal_nan=False).astype(raw.dtype, copy=False)
+        return without_derivative(on_device_of(values, input), input, name="unique")
+    # NumPy does not sort the NaNs of bfloat16 to the end.
+    values, inverse, counts = found or _unique_slices(to_acc_type(raw), dim)
+    values = values.astype(raw.dtype, copy=False)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     inverse = inverse.reshape(shape) if return_inverse else None
     return _chosen(input, values, inverse, counts, return_inverse, return_counts)
