@@ -799,3 +799,76 @@ def test_erf_of_numpy_stays_within_its_bounds():
 
     x = np.linspace(-4.1, 4.1, 200_001, dtype=np.float32)
     assert np.abs(special.erf(x)).max() == 1
+
+
+@loop
+@pytest.mark.parametrize("shape", [(1,), (2,), (3,), (4, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_products_leave_out_the_element_itself(shape, seed):
+    """The products of the others, also where the product itself is infinite or zero."""
+    x = np.random.RandomState(seed).choice([INF, -INF, 1e50, 1e-50, 0.0, 2.0, -3.0], shape)
+    t = mytorch.tensor(x, requires_grad=True)
+    with np.errstate(all="ignore"):
+        others = [np.prod(np.delete(x, i, 0), 0) for i in range(len(x))]
+        runs = [
+            np.sum([np.prod(np.delete(x[: k + 1], i, 0), 0) for k in range(i, len(x))], axis=0) for i in range(len(x))
+        ]
+    for call, expected in ((lambda t: t.prod(0), others), (lambda t: t.cumprod(0), runs)):
+        (grad,) = mytorch.autograd.grad(call(t).sum(), t)
+        np.testing.assert_allclose(grad.numpy(), expected, rtol=1e-12)
+
+
+def test_gradients_of_products_that_overflow():
+    t = mytorch.tensor([1e200, 1e200, 1e-200], dtype=mytorch.float64, requires_grad=True)
+    assert mytorch.autograd.grad(t.prod(0), t)[0].tolist() == [1.0, 1.0, INF]
+    assert mytorch.autograd.grad(t.cumprod(0)[2], t)[0].tolist() == [1.0, 1.0, INF]
+
+
+def test_integers_and_orders_at_the_end_of_their_range():
+    values = [2**62, 2**62 - 1, 2**63 - 1, -(2**63) + 1]
+    a, b = (mytorch.tensor(v) for v in zip(*[(x, y) for x in values for y in values], strict=True))
+    assert bool((mytorch.lcm(a, b) >= 0).all())
+    for dtype, value in (("uint8", 256), ("uint8", -1), ("int8", 128), ("int16", 1e9), ("int64", NAN)):
+        with pytest.raises(RuntimeError, match="cannot be converted"):
+            F.pad(mytorch.ones(2, dtype=getattr(mytorch, dtype)), (1, 1), value=value)
+    for n in (1, 2, 5):
+        assert mytorch.polygamma(n, mytorch.tensor([INF, 1e300], dtype=mytorch.float64)).abs().max().item() < 1e-299
+
+
+@loop
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_order_of_16_bit_floats_is_that_of_float32(dtype, seed):
+    values = np.random.RandomState(seed).choice([NAN, INF, -INF, 0.0, 1.0, -2.0], (5, 4)).astype(np.float32)
+    wide = mytorch.tensor(values)
+    narrow = wide.to(getattr(mytorch, dtype))
+    for call in (
+        lambda x: x.unique(),
+        lambda x: x.unique(return_inverse=True, return_counts=True),
+        lambda x: x.unique(dim=1, return_inverse=True),
+        lambda x: x.unique_consecutive(return_counts=True),
+        lambda x: x.mode(0),
+        lambda x: x.median(1),
+        lambda x: x.kthvalue(2, 0),
+        lambda x: x.sort(0, descending=True, stable=True),
+        lambda x: x.topk(2, 1).values,
+        lambda x: x.argsort(0, stable=True),
+        lambda x: x.msort(),
+        lambda x: x.cummax(0),
+        lambda x: (x.argmax(0), x.argmin()),
+    ):
+        for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (call(narrow), call(wide))), strict=True):
+            np.testing.assert_array_equal(np.asarray(a.float()), np.asarray(b.float()))
+
+
+@loop
+@pytest.mark.parametrize("kernel", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_convolutions_of_no_channels_are_zero(dims, kernel):
+    x = mytorch.ones(3, 0, *[4] * dims, requires_grad=True)
+    weight = mytorch.ones(2, 0, *[kernel] * dims, requires_grad=True)
+    out = getattr(F, f"conv{dims}d")(x, weight)
+    assert out.shape == (3, 2, *[5 - kernel] * dims)
+    assert not out.any()
+    out.sum().backward()
+    assert (x.grad.shape, weight.grad.shape) == (x.shape, weight.shape)

@@ -87,6 +87,7 @@ def test_parameters_buffers_arrays_and_requires_grad_come_back(tmp_path, name):
         "frozen": nn.Parameter(mytorch.randn(2), requires_grad=False),
         "buffer": nn.Buffer(mytorch.randn(2)),
         "leaf": mytorch.randn(2, requires_grad=True),
+        "result": mytorch.randn(2, requires_grad=True) * 2,
         "numpy": np.arange(3),
         "brain": np.ones((2, 3), ml_dtypes.bfloat16).T,
     }
@@ -725,6 +726,7 @@ def test_files_of_before_pytorch_1_6_go_both_ways(torch, tmp_path):
             "columns": base.T[::2],
             "half": L.ones(2, 0, 3).to(L.bfloat16),
             "p": L.nn.Parameter(L.ones(2)),
+            "coo": L.eye(3).to_sparse(),
         }
         L.save(mine, path, _use_new_zipfile_serialization=False)
         found = there.load(path)
@@ -732,6 +734,7 @@ def test_files_of_before_pytorch_1_6_go_both_ways(torch, tmp_path):
         assert found["columns"].tolist() == mine["columns"].tolist()
         assert (str(found["half"].dtype).split(".")[-1], tuple(found["half"].shape)) == ("bfloat16", (2, 0, 3))
         assert isinstance(found["p"], there.nn.Parameter)
+        assert found["coo"].to_dense().tolist() == L.eye(3).tolist()
         found["rows"][0, 0] = -1  # tensors that shared memory share it again
         assert found["columns"][0, 1] == -1
         assert (found["step"], found["name"]) == (3, "x")

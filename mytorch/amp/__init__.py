@@ -28,6 +28,7 @@ from ..arrays import (
     device_guard,
     device_of,
     dtypes,
+    hooks,
     to_device,
     xp_of,
 )
@@ -452,10 +453,14 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if stage is _Stage.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        self._optimizers[id(optimizer)] = (_Stage.UNSCALED, self._unscale(optimizer), optimizer)
+        self._optimizers[id(optimizer)] = (_Stage.UNSCALED, self._unscale_all(optimizer), optimizer)
 
     def _stage(self, optimizer):
         return self._optimizers.get(id(optimizer), (_Stage.READY, False, optimizer))
+
+    def _unscale_all(self, optimizer):
+        """Divides the gradients as `_unscale`, also those of sharded parameters."""
+        return self._unscale(optimizer) if hooks.unscale_sharded is None else hooks.unscale_sharded(self, optimizer)
 
     def _unscale(self, optimizer):
         """Divides the gradients by the scale in place. Returns True if an element is infinite or NaN, None without gradients.
@@ -520,7 +525,7 @@ class GradScaler:
         if stage is _Stage.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if stage is _Stage.READY:
-            found = self._unscale(optimizer)
+            found = self._unscale_all(optimizer)
         if found is None:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         self._optimizers[id(optimizer)] = (_Stage.STEPPED, found, optimizer)

@@ -40,6 +40,10 @@ embed_sparsely: Callable[..., Any] | None = None
 # arrays/overriding.py. Defined in distributed/tensor/rules.py; None until the first DTensor is created.
 clip_sharded: Callable[..., Any] | None = None
 
+# Called by amp/__init__.py: (scaler, optimizer) -> whether a gradient of any process is infinite or NaN, after unscaling them.
+# Defined in distributed/tensor/rules.py; None until the first DTensor is created.
+unscale_sharded: Callable[..., Any] | None = None
+
 # Called by arrays/tensor.py: (tensor) detaches a tensor in place from the innermost function transform only, and returns False
 # outside of transforms. Defined in func.py; None until it is imported.
 detach_in_transform: Callable[[Any], bool] | None = None

@@ -93,7 +93,8 @@ def zeta(s, q):
     """Returns the Hurwitz zeta function, the sum of (k + q)^-s over k >= 0, for s > 1."""
     pole = (q <= 0) & (q == np.floor(q))
     out = np.where((s == 1) | (~(s < 1) & pole), np.inf, np.nan)
-    regular = np.flatnonzero((s > 1) & ~pole & ((q > 0) | (s == np.floor(s))))
+    out[(s > 1) & (q == np.inf)] = 0
+    regular = np.flatnonzero((s > 1) & ~pole & (q != np.inf) & ((q > 0) | (s == np.floor(s))))
     if regular.size:
         s, q = s[regular], q[regular]
         out[regular] = _zeta_by_reflection(s, q) if (q < 0).any() else _euler_maclaurin(s, q)

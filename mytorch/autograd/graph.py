@@ -9,7 +9,7 @@ from ..arrays import device_guard
 from ..arrays.tensor import Tensor
 from . import walk
 from .mode import ModeSwitch, get_mode, no_grad
-from .node import Node, OutputEdge
+from .node import Leaf, Node, OutputEdge
 
 
 class saved_tensors_hooks(ModeSwitch):
@@ -201,18 +201,28 @@ def register_multi_grad_hook(
     tensors = list(tensors)
     edges = [t.edge for t in tensors]
     lock = threading.Lock()
-    state = {"waiting": None}
+    state: dict[str, Any] = {"waiting": None}
 
-    def start(waiting):
+    def start(outer, delivered):
         """Resets the state at the first call of each backward pass."""
-        if state["waiting"] is not waiting:
-            reached = [edge in waiting for edge in edges]
-            state.update(waiting=waiting, grads=[None] * len(edges), left=sum(reached), done=False)
+        if state["waiting"] is not outer.waiting:
+            left = -1 if delivered else sum(edge in outer.waiting for edge in edges)
+            state.update(waiting=outer.waiting, grads=[None] * len(edges), left=left, done=False)
+            if delivered and mode == "all":
+                outer.callbacks.append(finish)
+
+    def finish():
+        """Calls the hook at the end of a pass in which the gradients arrive in parts, such as those of sharded modules."""
+        grads, state["grads"] = state["grads"], None
+        fn(grads)
 
     def hook_of(i):
         def hook(grad):
             with lock:
-                start(walk.current_walk().waiting)
+                current = walk.current_walk()
+                # A pass of leaves only delivers gradients that the pass around it has computed.
+                delivered = all(type(edge) is Leaf for edge in current.waiting)
+                start(walk.outermost_walk() if delivered else current, delivered)
                 if mode == "any":
                     if state["done"]:
                         return

@@ -232,7 +232,7 @@ class Pickler(pickle._Pickler):
         return function, args, state
 
     def _tensor(self, x):
-        requires_grad = bool(x.requires_grad and x.is_leaf)
+        requires_grad = bool(x.requires_grad)
         kind = kind_of(x)
         state = {name: value for name, value in x._extra_state().items() if not name.startswith("_")}
         if kind == "parameter":
@@ -537,7 +537,9 @@ class _Unpickler(pickle._Unpickler):
             ("torch._utils", "_rebuild_parameter"): parameter,
             ("torch._utils", "_rebuild_parameter_with_state"): parameter,
             ("torch._tensor", "_rebuild_from_type_v2"): lambda made, _, args, state: _with_state(made(*args), state),
-            ("torch._utils", "_rebuild_sparse_tensor"): lambda *args: sys.modules[__package__].sparse.rebuilt(*args),
+            ("torch._utils", "_rebuild_sparse_tensor"): lambda *args: (
+                None if self.budget.declaring else sys.modules[__package__].sparse.rebuilt(*args)
+            ),
             ("torch.serialization", "_get_layout"): lambda name: sys.modules[__package__].sparse.layout_of(name),
             ("torch", "Size"): container(Size),
             ("torch", "device"): named_device,

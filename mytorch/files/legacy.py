@@ -100,5 +100,7 @@ def _declared(part, budget, size, trusted):
             raise ValueError(f"storage {key[:99]!r} has an invalid number of elements, {count}")
         return storage_like(np.zeros(count, cls.dtype.numpy), cls)
 
+    budget.declaring = True
     unpickle(part, storage_of, budget, trusted=trusted)
+    budget.declaring = False
     return known

@@ -38,6 +38,7 @@ class Budget:
 
     def __init__(self, name, size):
         self.name = name
+        self.declaring = False  # True while a pickle runs only to find its storages, whose elements are not read yet
         self.left = self.limit = max(FLOOR, FACTOR * size) if _limit is None else _limit
 
     def take(self, nbytes, what):

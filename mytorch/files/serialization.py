@@ -315,7 +315,7 @@ class _Writer:
             return x
         if isinstance(x, Tensor):
             mark = {"$tensor": self.name_of(x._mt_data, path), "kind": kind_of(x)}
-            mark["requires_grad"] = x.requires_grad and x.is_leaf
+            mark["requires_grad"] = x.requires_grad
             return {key: value for key, value in mark.items() if value}
         if isinstance(x, (Array, np.ndarray)):
             return {"$tensor": self.name_of(x, path), "kind": "array" if isinstance(x, Array) else "numpy"}

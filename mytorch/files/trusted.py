@@ -83,7 +83,7 @@ class Pickler(archive.Pickler):
     def _subclass(self, x):
         if type(x).__reduce_ex__ is not Tensor.__reduce_ex__:
             return x.__reduce_ex__(2)
-        rebuild, args = self._strided(x._mt_data._array, bool(x.requires_grad and x.is_leaf))
+        rebuild, args = self._strided(x._mt_data._array, bool(x.requires_grad))
         state = {name: value for name, value in x._extra_state().items() if not name.startswith("_")}
         return archive._REBUILD_TYPE, (rebuild, type(x), args, state)
 

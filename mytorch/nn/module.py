@@ -1217,12 +1217,24 @@ class Module:
             target.materialize(tuple(source.shape))
         if is_lazy(target) and is_lazy(source):
             return None
-        source_shape, target_shape = tuple(source.shape), tuple(target.shape)
-        if source_shape != target_shape and not (target.ndim == 0 and source_shape == (1,)):
+        if target.ndim == 0 and source.ndim == 1 and len(source):
+            # Before 0-d tensors existed, files stored them with one element.
+            source = source[0]
+        if tuple(source.shape) != tuple(target.shape):
             return (
                 f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, the shape in "
                 f"current model is {target.shape}."
             )
+        try:
+            self._store_tensor(name, key, target, source, assign)
+        except Exception as error:
+            return (
+                f'While copying the parameter named "{key}", whose dimensions in the model are {target.size()} and whose '
+                f"dimensions in the checkpoint are {source.size()}, an exception occurred : {error.args}."
+            )
+        return None
+
+    def _store_tensor(self, name, key, target, source, assign):
         with no_grad():
             if not assign:
                 if target.is_meta and not source.is_meta:
@@ -1231,13 +1243,12 @@ class Module:
                         "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
                         "corresponding key in the module instead of copying them in place?)"
                     )
-                target.copy_(source.reshape(target.shape))
+                target.copy_(source)
             elif isinstance(target, Parameter):
                 parameter = source if isinstance(source, Parameter) else Parameter(source, target.requires_grad)
-                self._parameters[name] = parameter
+                self._parameters[name] = parameter.requires_grad_(target.requires_grad)
             else:
                 self._buffers[name] = source
-        return None
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

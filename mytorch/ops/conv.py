@@ -58,7 +58,7 @@ def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
     n, c = x.shape[:2]
     # 1 × 1 windows: the input is already the matrix of columns.
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
-        return x.reshape(n, groups, c // groups, -1)
+        return x.reshape(n, groups, c // groups, math.prod(x.shape[2:]))
     padded = _padded(xp, x, padding)
     if isinstance(xp, Namespace):
         view = windows(xp, padded, kernel, stride, dilation, out)

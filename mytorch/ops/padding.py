@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arrays import Namespace, config
+from ..arrays import Namespace, config, dtypes
 from .dispatch.bind import public_function
 from .dispatch.op import op
 from .dispatch.precision import in_precision
@@ -85,7 +85,11 @@ def pad(input, pad, mode="constant", value=None):
     if not any(a or b for a, b in pairs):
         return input.clone()
     if mode == "constant":
-        return laid_out_as(input, _pad(input, widths=tuple(pairs), value=0.0 if value is None else value))
+        value = 0.0 if value is None else value
+        if type(value) is int and value < 0 and input.dtype.numpy.kind == "u":
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.name}_t without overflow")
+        value = dtypes.fitting(value, input.dtype)
+        return laid_out_as(input, _pad(input, widths=tuple(pairs), value=value))
     for (a, b), n in zip(pairs, input.shape, strict=True):
         limit = n - 1 if mode == "reflect" else n
         if (a or b) and max(a, b) > limit:

@@ -51,7 +51,7 @@ def _others(xp, x, d):
     if n == 0:
         return x
     lead = (slice(None),) * d
-    one = x[(*lead, slice(0, 1))] * 0 + 1.0
+    one = xp.ones_like(x[(*lead, slice(0, 1))])
     before = xp.call(_cumprod, xp.concatenate([one, x[(*lead, slice(0, n - 1))]], axis=d), dim=d)
     behind = xp.flip(x[(*lead, slice(1, n))], d)
     after = xp.flip(xp.call(_cumprod, xp.concatenate([one, behind], axis=d), dim=d), d)
@@ -104,20 +104,18 @@ def _cumprod(xp, input, *, dim):
 def _cumprod_grad(g, input, out, dim, shape, xp):
     if not len(shape):
         return g
-    safe = xp.where(input == 0, 1.0, input)
-    plain = xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / safe
-    if not bool((raw_of(input) == 0).any()):
-        return plain
-    grads = []  # with zeros about: each element's gradient from the products that leave it out
+    raw = raw_of(out)
+    if not bool(((raw == 0) | (raw - raw != 0)).any()):
+        return xp.flip(xp.cumsum(xp.flip(g * out, dim), axis=dim), dim) / input
+    grads = []  # zeros and infinities cannot be divided out: each element's gradient from the products without it
     n = shape[dim]
     lead = (slice(None),) * dim
     for i in range(n):
         before = input[(*lead, slice(0, i))]
         after = input[(*lead, slice(i + 1, n))]
-        start = xp.call(_prod, before, dim=(dim,), keepdim=True) if i else input[(*lead, slice(0, 1))] * 0 + 1.0
+        start = xp.call(_prod, before, dim=(dim,), keepdim=True) if i else xp.ones_like(input[(*lead, slice(0, 1))])
         rest = xp.call(_cumprod, after, dim=dim) if i + 1 < n else after
-        ones = start * 0 + 1.0
-        products = xp.concatenate([ones, rest], axis=dim) * start
+        products = xp.concatenate([xp.ones_like(start), rest], axis=dim) * start
         grads.append(xp.sum(products * g[(*lead, slice(i, n))], axis=dim, keepdims=True))
     return xp.concatenate(grads, axis=dim)
 
@@ -365,7 +363,7 @@ def mode(input, dim=-1, keepdim=False):
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     if not raw.shape[-1]:
         raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
-    flat = raw.reshape(-1, raw.shape[-1])
+    flat = to_acc_type(raw).reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
         # Each NaN counts for itself, because it equals no element.
@@ -748,8 +746,11 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and dim is None and not (return_inverse or return_counts):
-        return without_derivative(on_device_of(np.unique(raw, equal_nan=False), input), input, name="unique")
-    values, inverse, counts = found or _unique_slices(raw, dim)
+        values = np.unique(to_acc_type(raw), equal_nan=False).astype(raw.dtype, copy=False)
+        return without_derivative(on_device_of(values, input), input, name="unique")
+    # NumPy does not sort the NaNs of bfloat16 to the end.
+    values, inverse, counts = found or _unique_slices(to_acc_type(raw), dim)
+    values = values.astype(raw.dtype, copy=False)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     inverse = inverse.reshape(shape) if return_inverse else None
     return _chosen(input, values, inverse, counts, return_inverse, return_counts)

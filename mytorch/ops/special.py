@@ -28,6 +28,11 @@ def _apply(xp, function, *arrays):
     return xp.on_numpy(function, *arrays) if callable(function) else getattr(xp, function)(*arrays)
 
 
+def _lcm(a, b):
+    """The absolute value, also of multiples that overflow."""
+    return np.abs(np.lcm(a, b))
+
+
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
@@ -240,7 +245,7 @@ copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.de
 nextafter = _op("nextafter", "nextafter", "Returns the next floating-point number after input in the direction of other.", binary=True, dtype="promote")  # fmt: skip
 nextafter.grad(input=lambda g, input, other, xp: xp.where(input == other, 0.0, g), other=zero)
 gcd = _op("gcd", "gcd", "Computes the greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
-lcm = _op("lcm", "lcm", "Computes the least common multiple of integers, elementwise.", binary=True, dtype="promote")
+lcm = _op("lcm", _lcm, "Computes the least common multiple of integers, elementwise.", binary=True, dtype="promote")
 fmax = _op("fmax", "fmax", "Returns the larger of two elements, ignoring NaN if one is a number.", binary=True, dtype="promote")  # fmt: skip
 fmax.grad(
     input=lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0),

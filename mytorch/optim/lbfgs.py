@@ -85,7 +85,7 @@ class LBFGS(Optimizer):
         for p in self._params:
             size = p.numel() * (2 if p.dtype.is_complex else 1)
             part = direction[start : start + size]
-            part = part.view(p.dtype) if p.dtype.is_complex else part
+            part = part.to(p.real.dtype).view(p.dtype) if p.dtype.is_complex else part
             p.add_(part.reshape(p.shape), alpha=step)
             start += size
 

@@ -76,7 +76,7 @@ class SGD(Optimizer):
         g = decayed(p, g, group)
         if momentum:
             if buffer is None:
-                state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else kept(xp_of(p).array(g))
+                state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else kept(xp_of(p).array(g, p.dtype))
                 average = g
             else:
                 average = buffer if isinstance(p, Tensor) else buffer._mt_data._array

@@ -30,7 +30,11 @@ THREE = [
 ]
 FOUR = ["fsdp_and_tensor_parallel", "hybrid_sharding", "functions_of_dtensors", "redistribution", "meshes"]
 FOUR += ["checkpoints_are_loaded_in_other_layouts", "fsdp_llama"]
-GENERATED = [*checks_in("dtensor_functions.py"), *checks_in("fsdp_modules.py"), *checks_in("dtensor_changes.py")]
+GENERATED = [
+    name
+    for program in ("dtensor_functions.py", "fsdp_modules.py", "dtensor_changes.py", "training_programs.py")
+    for name in checks_in(program)
+]
 CASES = (
     [(n, name) for n in (2, 3, 4) for name in GENERATED]
     + [(2, name) for name in checks_in("sharded.py")]

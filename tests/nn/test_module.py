@@ -88,6 +88,28 @@ def test_load_state_dict_lists_everything_that_is_wrong():
     assert set(result.missing_keys) == {"scale", "fc.weight"}
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_assigned_parameters_require_gradients_as_those_that_they_replace(frozen):
+    layer = nn.Linear(2, 2).requires_grad_(not frozen)
+    state = {"weight": nn.Parameter(mytorch.ones(2, 2), requires_grad=frozen), "bias": mytorch.ones(2)}
+    layer.load_state_dict(state, assign=True)
+    assert [p.requires_grad for p in layer.parameters()] == [not frozen] * 2
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_tensor_with_one_element_is_loaded_as_a_number(assign):
+    norm = nn.BatchNorm1d(2)
+    norm.load_state_dict({**norm.state_dict(), "num_batches_tracked": mytorch.tensor([7])}, assign=assign)
+    assert norm.num_batches_tracked.shape == ()
+    assert norm.num_batches_tracked.item() == 7
+
+
+def test_errors_of_single_tensors_are_listed():
+    state = {"weight": mytorch.ones(2, 2, dtype=mytorch.int64), "bias": mytorch.ones(3)}
+    with pytest.raises(RuntimeError, match='named "weight"(.|\n)*an exception occurred(.|\n)*size mismatch for bias'):
+        nn.Linear(2, 2).load_state_dict(state, assign=True)
+
+
 def test_state_dict_round_trip_and_exchange_with_torch(torch):
     mine = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))

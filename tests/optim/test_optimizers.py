@@ -481,3 +481,34 @@ def test_lbfgs_computes_in_the_dtype_of_the_parameters(search, dtype, torch):
         found.append((p.tolist(), [(str(t.dtype).rpartition(".")[2], t.tolist()) for t in kept]))
     assert found[0][0] == found[1][0] or search
     assert [name for name, _ in found[0][1]] == [name for name, _ in found[1][1]]
+
+
+def test_lbfgs_of_complex_parameters_of_several_dtypes():
+    params = [
+        mytorch.nn.Parameter(mytorch.ones(n, dtype=d)) for n, d in ((2, mytorch.complex64), (3, mytorch.complex128))
+    ]
+    optimizer = mytorch.optim.LBFGS(params)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = sum((abs(p - 2j) ** 2).sum().double() for p in params)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert all(abs(p.detach() - 2j).max().item() < 1e-6 for p in params)
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "dampening": 0.3}, {"weight_decay": 0.1, "nesterov": True}],
+)
+def test_momentum_has_the_dtype_of_the_parameter(options, dtype):
+    p = mytorch.nn.Parameter(mytorch.ones(3, dtype=getattr(mytorch, dtype)))
+    optimizer = mytorch.optim.SGD([p], lr=0.1, momentum=0.9, **options)
+    for _ in range(2):
+        p.grad = mytorch.ones_like(p)
+        optimizer.step()
+        assert optimizer.state[p]["momentum_buffer"].dtype == p.dtype

@@ -2,14 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
 from ...amp import GradScaler
-from ...arrays.tensor import Tensor
-from .. import collectives
-from ..engine import ReduceOp
 from ..process_group import Group, is_initialized, resolve
-from ..tensor.dtensor import local_access
+from ..tensor.rules import any_process
 
 
 class ShardedGradScaler(GradScaler):
@@ -39,18 +34,8 @@ class ShardedGradScaler(GradScaler):
         self._group = process_group
 
     def _unscale(self, optimizer: Any) -> Any:
-        with local_access():
-            found = super()._unscale(optimizer)  # type: ignore[misc]
-        if not is_initialized():
-            return found
-        if isinstance(found, (bool, np.bool_)):
-            group = resolve(self._group)
-            where = "cpu" if group is None else group.engine.device_type
-            flag = Tensor._wrap(np.array([found], np.int32)).to(where)
-            collectives.all_reduce(flag, ReduceOp.MAX, group)
-            return bool(flag.item())
-        collectives.all_reduce(Tensor._wrap(found), ReduceOp.MAX, resolve(self._group))
-        return found
+        found = super()._unscale(optimizer)  # type: ignore[misc]
+        return any_process(found, resolve(self._group)) if is_initialized() else found
 
 
 __all__ = ["ShardedGradScaler"]

@@ -405,12 +405,16 @@ class ParameterGroup:
         else:
             self.keep()
 
-    def finish_backward(self):
-        """Completes a backward pass, also if it did not reach all parameters, or only passes before it did."""
+    def finish_backward(self, reduces):
+        """Completes a backward pass, also if it did not reach all parameters, or only passes before it did.
+
+        Args:
+            reduces: False for a pass that adds nothing to the gradients, so that the sums of earlier passes stay.
+        """
         waiting = self.sync and any(
             p.accumulated is not None or (p.partial is not None and self.all_reduce) for p in self.parameters
         )
-        if self.arrived or waiting:
+        if self.arrived or (waiting and reduces):
             self.reduce()
         self.wait()
         if self.reshard_after_backward:

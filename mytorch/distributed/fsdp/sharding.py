@@ -48,10 +48,11 @@ class _Context:
             current.callbacks.append(self.finish)
 
     def finish(self):
-        """Completes a backward pass."""
+        """Completes a backward pass. A pass of `autograd.grad` adds nothing to gradients, so it reduces none."""
+        reduces = self.walk.leaves
         self.walk = self.reducing = None
         for state in self.states:
-            state.finish_backward()
+            state.finish_backward(reduces)
         self.order.clear()
 
 
@@ -144,12 +145,12 @@ class _State:
             if state.group is not None:
                 state.group.start_gather()
 
-    def finish_backward(self):
+    def finish_backward(self, reduces):
         """Completes a backward pass, for parameters that it did not reach."""
         self.in_backward = False
         self.waiting.clear()
         if self.group is not None:
-            self.group.finish_backward()
+            self.group.finish_backward(reduces)
 
 
 class FSDPModule:

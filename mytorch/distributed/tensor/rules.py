@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import cast
 
+import numpy as np
+
 from ...arrays import hooks
 from ...arrays.dtypes import dtype
 from ...arrays.overriding import NOTHING
@@ -1034,6 +1036,28 @@ def _clip_sharded(name, tensors, *args):
     return _CLIPPING[name](tensors, *args) if any(isinstance(t, DTensor) for t in tensors) else NOTHING
 
 
+def any_process(found, group):
+    """Returns on all processes of a group whether one of them found an infinite gradient; `found` as in `GradScaler._unscale`."""
+    if not isinstance(found, (bool, np.bool_)):
+        if found is not None:
+            collectives.all_reduce(Tensor._wrap(found), ReduceOp.MAX, group)
+        return found
+    where = "cpu" if group is None else group.engine.device_type
+    flag = Tensor._wrap(np.array([found], np.int32)).to(where)
+    collectives.all_reduce(flag, ReduceOp.MAX, group)
+    return bool(flag.item())
+
+
+def _unscale_sharded(scaler, optimizer):
+    with local_access():
+        found = scaler._unscale(optimizer)
+    grads = (p.grad for group in optimizer.param_groups for p in group["params"])
+    for mesh in dict.fromkeys(g._mesh for g in grads if isinstance(g, DTensor)):
+        for i in range(mesh.ndim):
+            found = any_process(found, mesh.get_group(i))
+    return found
+
+
 _NOT_ELEMENTWISE = (Adafactor, LBFGS, Muon)
 
 
@@ -1061,8 +1085,8 @@ def _before_step(optimizer, args, kwargs):
 
 
 def _activate():
-    """Lets gradient clipping and optimizers support DTensors, when the first DTensor is created."""
-    hooks.clip_sharded = _clip_sharded
+    """Lets gradient clipping, scalers and optimizers support DTensors, when the first DTensor is created."""
+    hooks.clip_sharded, hooks.unscale_sharded = _clip_sharded, _unscale_sharded
     register_optimizer_step_pre_hook(_before_step)
 
 

@@ -17,6 +17,8 @@ import mytorch.distributed as dist
 import mytorch.nn.functional as F
 from mytorch import nn
 from mytorch.accelerate import Accelerator
+from mytorch.amp import GradScaler
+from mytorch.autograd.graph import register_multi_grad_hook
 from mytorch.distributed import checkpoint as dcp
 from mytorch.distributed import collectives
 from mytorch.distributed.checkpoint.state_dict import (
@@ -522,9 +524,13 @@ def check_checkpoint_wrapper():
 
 
 def check_scaler_skips_on_all_ranks():
+    for kind in (GradScaler, ShardedGradScaler):
+        skips_on_all_ranks(kind("cpu", init_scale=4.0))
+
+
+def skips_on_all_ranks(scaler):
     model = fully_shard(nn.Linear(4, dist.get_world_size()))
     optimizer = mytorch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = ShardedGradScaler("cpu", init_scale=4.0)
     before = model.weight.detach().full_tensor().numpy().copy()
     scale = mytorch.ones(dist.get_world_size())
     scale[0] = float("inf")  # the row of rank 0 overflows
@@ -533,6 +539,58 @@ def check_scaler_skips_on_all_ranks():
     scaler.update()
     assert scaler.get_scale() == 2.0
     np.testing.assert_array_equal(model.weight.detach().full_tensor().numpy(), before)
+
+
+def check_gradient_penalty():
+    """The norm of the gradient of the input is a part of the loss, so backward runs through the first backward."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+
+    def build():
+        mytorch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.LayerNorm(5), nn.Linear(5, 1))
+
+    def loss(model, x):
+        x = x.clone().requires_grad_()
+        y = model(x)
+        (g,) = mytorch.autograd.grad(y.sum(), x, create_graph=True)
+        return y.square().mean() + (g.norm(dim=1) - 1).square().mean()
+
+    batches = mytorch.randn(n, 4, 3, generator=mytorch.Generator().manual_seed(1))
+    for reshard in (True, False):
+        one, model = build(), build()
+        for layer in (model[0], model[3]):
+            fully_shard(layer, reshard_after_forward=reshard)
+        fully_shard(model)
+        calls = []
+        model[0].weight.register_post_accumulate_grad_hook(calls.append)
+        for last in (False, True):
+            model.set_requires_gradient_sync(last)
+            (sum(loss(one, x) for x in batches) / n).backward()
+            loss(model, batches[rank]).backward()
+        assert len(calls) == 1  # the first backward of the last pass leaves the sum of the other pass alone
+        for p, q in zip(one.parameters(), model.parameters(), strict=True):
+            np.testing.assert_allclose(q.grad.full_tensor().numpy(), p.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def check_hooks_of_several_gradients_are_called_once():
+    """The gradients of each group of parameters arrive separately, and the hook gets all of them together."""
+    for mode in ("all", "any"):
+        model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), nn.Linear(2, 2))
+        for layer in (model[0], model[2]):
+            fully_shard(layer)
+        fully_shard(model)
+        model[0].weight.requires_grad_(False)
+        trained, calls = [p for p in model.parameters() if p.requires_grad], []
+        handle = register_multi_grad_hook(trained, calls.append, mode=mode)
+        for n in (1, 2):
+            model(mytorch.ones(2, 3)).sum().backward()
+            assert len(calls) == n
+        if mode == "all":
+            for p, g in zip(trained, calls[-1], strict=True):
+                assert tuple(g.shape) == tuple(p.shape)
+        handle.remove()
+        model(mytorch.ones(2, 3)).sum().backward()
+        assert len(calls) == 2
 
 
 # -- DTensor and tensor parallelism ----------------------------------------------------------------
@@ -950,6 +1008,7 @@ from dtensor_changes import (  # noqa: E402
 )
 from dtensor_functions import check_generated_functions_of_dtensors  # noqa: E402, F401
 from fsdp_modules import check_generated_sharded_modules  # noqa: E402, F401
+from training_programs import check_generated_training_programs  # noqa: E402, F401
 
 if __name__ == "__main__":
     checks.run(globals(), sys.argv[1])
