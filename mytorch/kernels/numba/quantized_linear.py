@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from .. import blas
 from ..threads import chunks_for, split
+from . import fixed_point
 from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _spread, _tile, _totals
 
@@ -223,7 +224,10 @@ def forward(xp, input, *, weight, scale, offset, group_size):
         # The last group of the weight is padded to a whole group. Pad x with zeros to match.
         if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
             x = np.pad(x, ((0, 0), (0, padding)))
-        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), x)
+        loop, of_x = _rows8 if group_size is None else _rows4, (x,)
+        if group_size is not None and fixed_point.AVAILABLE and (integers := fixed_point.integers(x, group_size)):
+            loop, of_x = fixed_point.rows, integers
+        split(loop, out.shape[0] * x.shape[1], (weight, scale, out), *of_x)
         if offset is not None:
             # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
             out += offset @ x.reshape(len(x), -1, group_size).sum(2).T
