@@ -69,6 +69,74 @@ def test_a_wide_weight_is_made_floats_a_piece_at_a_time(monkeypatch):
         np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture
+def fixed_point():
+    module = pytest.importorskip("mytorch.kernels.numba.fixed_point", exc_type=ImportError)
+    if not module.AVAILABLE:
+        pytest.skip("the processor has no VNNI instructions")
+    return module
+
+
+def product(rng, x, rows, group_size, scales=None):
+    """Returns the kernel's product of x with a random 4-bit weight, the product in float64, and the bound of its error."""
+    groups = -(-x.shape[1] // group_size)
+    weight = rng.integers(0, 256, (rows, groups * group_size // 2), dtype=np.uint8)
+    scale = rng.standard_normal((rows, groups)).astype("float32") if scales is None else scales
+    options = {"weight": weight, "scale": scale, "offset": None, "group_size": group_size}
+    out = quantized_linear(mytorch.from_numpy(x), **options, fused=True).numpy()
+    floats = dequantize(np, weight, scale.astype("float64"), None, group_size, x.shape[1])
+    # A number is rounded to 2^-22 of the largest one in its group; the sum of each group, and of all groups, as in float32.
+    padded = np.pad(abs(x), ((0, 0), (0, groups * group_size - x.shape[1]))).reshape(len(x), groups, group_size)
+    reach = np.broadcast_to(padded.max(2, keepdims=True), padded.shape).reshape(len(x), -1)[:, : x.shape[1]]
+    with np.errstate(invalid="ignore"):
+        return out, x.astype("float64") @ floats.T, reach.astype("float64") @ abs(floats).T * 2.0**-21
+
+
+@pytest.mark.parametrize("group_size", [32, 64, 96, 128, 160, 192, 256, 512])
+@pytest.mark.parametrize("spread", [0, 1, 4])
+def test_integer_dot_products_are_as_exact_as_their_integers(rng, fixed_point, group_size, spread):
+    for rows, inputs, count in (
+        (1, 1, 1),
+        (3, group_size, 2),
+        (4, 3 * group_size + 5, 8),
+        (130, 7 * group_size, 1),
+        (37, 700, 3),
+    ):
+        x = rng.standard_normal((count, inputs)) * np.exp(spread * rng.standard_normal((count, inputs)))
+        for laid_out in (np.ascontiguousarray, np.asfortranarray):
+            out, exact, bound = product(rng, laid_out(x.astype("float32")), rows, group_size)
+            assert (abs(out - exact) <= bound + 1e-30).all()
+
+
+def test_integer_dot_products_of_small_integers_are_exact(rng, fixed_point):
+    x = rng.integers(-1000, 1000, (2, 2048)).astype("float32")
+    out, exact, _ = product(rng, x, 33, 32, np.ones((33, 64), "float32"))
+    assert (out == exact).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 1e-20, 1e20, 1e34, np.inf, np.nan])
+def test_numbers_of_all_sizes_have_the_product_of_floats(rng, fixed_point, size):
+    x = rng.standard_normal((2, 128)).astype("float32")
+    x[:, 32:64] *= np.float32(size)
+    with np.errstate(all="ignore"):
+        out, exact, bound = product(rng, x, 19, 32)
+    finite = np.isfinite(exact)
+    assert (np.isfinite(out) == finite).all()
+    assert (abs(out - exact) <= bound + 1e-37)[finite].all()
+
+
+def test_threads_divide_the_outputs_of_integer_dot_products(rng, fixed_point):
+    x, threads = rng.standard_normal((3, 1024)).astype("float32"), mytorch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 3):
+            mytorch.set_num_threads(count)
+            found.append(product(np.random.default_rng(0), x, 1001, 32)[0])
+    finally:
+        mytorch.set_num_threads(threads)
+    assert (found[0] == found[1]).all()
+
+
 def test_four_bits_are_packed_two_a_byte_and_come_back(rng):
     codes = rng.integers(-8, 8, (5, 24)).astype("int8")
     packed = pack(codes, 8)
