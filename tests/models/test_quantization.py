@@ -101,6 +101,9 @@ def test_integer_dot_products_are_as_exact_as_their_integers(rng, fixed_point, g
         (4, 3 * group_size + 5, 8),
         (130, 7 * group_size, 1),
         (37, 700, 3),
+        (33, 5 * group_size, 17),
+        (70, 130, 70),
+        (31, 97, 33),
     ):
         x = rng.standard_normal((count, inputs)) * np.exp(spread * rng.standard_normal((count, inputs)))
         for laid_out in (np.ascontiguousarray, np.asfortranarray):
@@ -108,15 +111,17 @@ def test_integer_dot_products_are_as_exact_as_their_integers(rng, fixed_point, g
             assert (abs(out - exact) <= bound + 1e-30).all()
 
 
-def test_integer_dot_products_of_small_integers_are_exact(rng, fixed_point):
-    x = rng.integers(-1000, 1000, (2, 2048)).astype("float32")
+@pytest.mark.parametrize("count", [2, 20])
+def test_integer_dot_products_of_small_integers_are_exact(rng, fixed_point, count):
+    x = rng.integers(-1000, 1000, (count, 2048)).astype("float32")
     out, exact, _ = product(rng, x, 33, 32, np.ones((33, 64), "float32"))
     assert (out == exact).all()
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 1e-20, 1e20, 1e34, np.inf, np.nan])
-def test_numbers_of_all_sizes_have_the_product_of_floats(rng, fixed_point, size):
-    x = rng.standard_normal((2, 128)).astype("float32")
+@pytest.mark.parametrize("count", [2, 20])
+def test_numbers_of_all_sizes_have_the_product_of_floats(rng, fixed_point, size, count):
+    x = rng.standard_normal((count, 128)).astype("float32")
     x[:, 32:64] *= np.float32(size)
     with np.errstate(all="ignore"):
         out, exact, bound = product(rng, x, 19, 32)
@@ -125,10 +130,11 @@ def test_numbers_of_all_sizes_have_the_product_of_floats(rng, fixed_point, size)
     assert (abs(out - exact) <= bound + 1e-37)[finite].all()
 
 
-def test_threads_divide_the_outputs_of_integer_dot_products(rng, fixed_point):
-    x, threads = rng.standard_normal((3, 1024)).astype("float32"), mytorch.get_num_threads()
+@pytest.mark.parametrize("rows", [3, 40])
+def test_threads_divide_the_outputs_of_integer_dot_products(rng, fixed_point, rows):
+    threads, found = mytorch.get_num_threads(), []
+    x = rng.standard_normal((rows, 1024)).astype("float32")
     try:
-        found = []
         for count in (1, 3):
             mytorch.set_num_threads(count)
             found.append(product(np.random.default_rng(0), x, 1001, 32)[0])

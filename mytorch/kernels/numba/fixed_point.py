@@ -1,12 +1,15 @@
-"""Products of a 4-bit weight with a few rows of x, by the integer dot products of a processor with VNNI instructions.
+"""Products of a 4-bit weight by the integer dot products of a processor with VNNI instructions.
 
-Floats would have to be made of the codes first, which takes longer than the products. Instead, each group of x becomes integers
-of 24 bits and a power of two, about as exact as float32. An integer is three bytes, so a group needs three integer dot products:
+Floats would have to be made of the codes first, which takes longer than the product with one row of x. Instead, each group of x becomes
+integers of 23 bits and a power of two, about as exact as float32. An integer is three bytes, so a group needs three dot products of bytes:
 
     x = factor * (65536 * a + 256 * b + c),     codes · x = factor * (65536 * codes · a + 256 * codes · b + codes · c)
 
 The instruction multiplies unsigned with signed bytes and adds four neighbors, so code + 8, from 0 to 15, is multiplied. The difference,
 8 * the sum of x, does not depend on the weight and is subtracted as an integer. No sum is rounded before it becomes a float.
+
+* A few rows of x: the weight is read once, in memory order. A lane adds the products of four bytes of the weight.
+* Many rows of x: the rows of the weight are interleaved first, so that a lane adds the products of one row with 32 inputs.
 """
 
 import numpy as np
@@ -15,6 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..threads import split
 from .common import bits_of_float, float_of_bits, kernel
 from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
 
@@ -22,6 +26,7 @@ _BYTES = 4 * LANES  # of a vector register; a byte has two codes
 _SHORT = 16  # bytes of half a group of 32, the smallest one
 AHEAD = 1 << 16  # bytes between a product and the memory that is loaded for a later one
 TILE = 4  # rows of the weight that share each load of x
+FEW = 16  # rows of x up to which a weight is multiplied as it is in memory
 _host = _features()
 AVAILABLE = LANES > 4 and bool((_host.get("avx512vnni") and _host.get("avx512vl")) or _host.get("avxvnni"))
 
@@ -153,9 +158,107 @@ def rows(weight, scale, out, x, sums, factors):
                 _short(codes, scales, i, n - 1, groups, half, x[r], sums[r], factors[r], flat, step, r)
 
 
+COLUMNS, ROWS = 2 * LANES, 4  # of a block of a product with many rows of x: rows of the weight, and rows of x
+
+
+@intrinsic
+def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last, out):
+    """Computes a block out (ROWS, COLUMNS) of a product, from rows `row` to `last` of x and a panel of COLUMNS rows of a weight.
+
+    A lane belongs to one row of the weight. `codes` is (blocks, low or high, 4, COLUMNS) from `_pack`, an integer of four codes each, and
+    `scales` (groups, COLUMNS). Integers of x are multiplied with all lanes at once. A block has 32 inputs, and a group `per_group` blocks.
+    """
+
+    def generate(context, b, signature, values):
+        codes, scales, blocks, per_group, x, sums, factors, row, last, out = _pointers(context, b, signature, values)
+        lanes, words = ir.VectorType(_INT, LANES), b.mul(blocks, _int(4))
+        groups = b.udiv(blocks, per_group)
+        dot = ir.FunctionType(lanes, [lanes] * 3)
+        dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{32 * LANES}")
+
+        def spread(number):
+            vector = ir.VectorType(number.type, LANES)(ir.Undefined)
+            return b.shuffle_vector(b.insert_element(vector, number, _INT(0)), vector, lanes([0] * LANES))
+
+        # A surplus row of x repeats the last one.
+        tile = [b.add(row, _int(r)) for r in range(ROWS)]
+        tile = [b.select(b.icmp_signed("<", r, last), r, last) for r in tile]
+        lines = [b.gep(x, [b.mul(r, b.mul(words, _int(6)))]) for r in tile]
+        totals = _tile(b, [_VECTOR([0.0] * LANES)] * (2 * ROWS))
+        with cgutils.for_range(b, blocks, intp=_LONG) as block:
+            at = b.mul(block.index, _int(4))
+            start = [spread(b.load(b.gep(sums, [b.add(b.mul(r, blocks), block.index)]))) for r in tile]
+            # For each row, each vector and each of the three bytes: an integer dot product.
+            dots = [[[lanes(None), lanes(None), first] for _ in range(2)] for first in start]
+            for half in range(2):
+                for j in range(4):
+                    place = b.mul(b.add(b.add(at, at), _int(4 * half + j)), _int(COLUMNS))
+                    of_weight = [_vector(b, codes, b.add(place, _int(v * LANES)), lanes) for v in range(2)]
+                    for r in range(ROWS):
+                        for piece in range(3):
+                            index = b.add(b.mul(words, _int(2 * piece + half)), b.add(at, _int(j)))
+                            number = spread(b.load(b.gep(lines[r], [index])))
+                            for v in range(2):
+                                dots[r][v][piece] = b.call(dot, [dots[r][v][piece], of_weight[v], number])
+            group = b.udiv(block.index, per_group)
+            scale = [_load(b, scales, b.mul(group, _int(COLUMNS)), _VECTOR)]
+            scale.append(_load(b, scales, b.add(b.mul(group, _int(COLUMNS)), _int(LANES)), _VECTOR))
+            for r in range(ROWS):
+                factor = spread(_load(b, factors, b.add(b.mul(tile[r], groups), group)))
+                for v in range(2):
+                    high, middle, low = dots[r][v]
+                    middle = b.add(middle, b.shl(high, lanes([8] * LANES)))
+                    low = b.add(low, b.shl(middle, lanes([8] * LANES)))
+                    _multiply_add(b, totals[2 * r + v], b.sitofp(low, _VECTOR), b.fmul(scale[v], factor))
+        for i, total in enumerate(totals):
+            b.store(b.load(total), b.bitcast(b.gep(out, [_int(i * LANES)]), _VECTOR.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    of_x = (_integers, _integers, _floats)
+    return types.void(_integers, _floats, _count, _count, *of_x, _count, _count, _floats), generate
+
+
+@kernel
+def many(weight, scale, out, x, sums, factors):
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers`, with the 4-byte words of weight and x, (n, size / 4)."""
+    n, words = weight.shape
+    groups, rows = scale.shape[1], len(x)
+    blocks = words // 4
+    codes, scales = np.empty((blocks, 2, 4, COLUMNS), np.int32), np.empty((groups, COLUMNS), np.float32)
+    result = np.empty((ROWS, COLUMNS), np.float32)
+    for i in range(0, n, COLUMNS):
+        for block in range(blocks):
+            for c in range(COLUMNS):
+                row = min(i + c, n - 1)  # surplus lanes repeat the last row
+                for j in range(4):
+                    # Two's complement with the highest bit inverted is the code plus 8.
+                    four = weight[row, 4 * block + j] ^ np.int32(-0x77777778)
+                    codes[block, 0, j, c] = four & np.int32(0x0F0F0F0F)
+                    codes[block, 1, j, c] = (four >> np.int32(4)) & np.int32(0x0F0F0F0F)
+        for q in range(groups):
+            for c in range(COLUMNS):
+                scales[q, c] = scale[min(i + c, n - 1), q]
+        flat = codes.reshape(-1), scales.reshape(-1)
+        for r in range(0, rows, ROWS):
+            _block(
+                *flat,
+                blocks,
+                blocks // groups,
+                x.reshape(-1),
+                sums.reshape(-1),
+                factors.reshape(-1),
+                r,
+                rows - 1,
+                result.reshape(-1),
+            )
+            for j in range(min(ROWS, rows - r)):
+                for c in range(min(COLUMNS, n - i)):
+                    out[i + c, r + j] = result[j, c]
+
+
 @kernel
 def integers_of(x, pieces, sums, factors):
-    """Converts x (rows, groups, 2, half) to integers, and returns False if a group is infinite, NaN or too close to 0 for them.
+    """Converts x (rows, groups, 2, half) to integers, and returns True if a group is infinite, NaN or too close to 0 for them.
 
     Args:
         x: the numbers.
@@ -164,6 +267,7 @@ def integers_of(x, pieces, sums, factors):
         factors: receives the power of two of each group, (rows, groups).
     """
     n, groups, _, half = x.shape
+    numbers = np.empty((2, half), np.int32)
     for r in range(n):
         for q in range(groups):
             largest = np.int32(0)  # bits of a magnitude, which have the order of magnitudes
@@ -173,25 +277,26 @@ def integers_of(x, pieces, sums, factors):
             exponent = largest >> np.int32(23)
             # The group has a magnitude of 2^(exponent - 127) or more, and less than twice as much.
             if largest != 0 and (exponent < 47 or exponent == 255):
-                return False
+                return True
             # Integers below 2^22. The inverse of the factor is a power of two, too, so the quotients are exact.
             exponent = max(exponent, np.int32(47))
             factors[r, q] = float_of_bits((exponent - np.int32(21)) << np.int32(23))
             inverse = float_of_bits((np.int32(275) - exponent) << np.int32(23))
-            for j in range(half // 4):
-                sums[r, q, j] = 0
             for h in range(2):
                 for j in range(half):
-                    # Adding and subtracting 1.5 * 2^23 rounds to the nearest integer, which the low bits of the sum contain.
-                    bits = bits_of_float(x[r, q, h, j] * inverse + np.float32(12582912.0))
-                    integer = bits - np.int32(0x4B400000)
-                    sums[r, q, j // 4] -= np.int32(8) * integer
+                    # Adding 1.5 * 2^23 rounds to the nearest integer, which the low bits of the sum contain.
+                    number = bits_of_float(x[r, q, h, j] * inverse + np.float32(12582912.0)) - np.int32(0x4B400000)
+                    numbers[h, j] = number
                     # Each byte is signed, so the next one is rounded up where the byte is negative.
-                    pieces[r, 2, h, q, j] = np.int8(integer)
-                    integer = (integer + np.int32(128)) >> np.int32(8)
-                    pieces[r, 1, h, q, j] = np.int8(integer)
-                    pieces[r, 0, h, q, j] = np.int8((integer + np.int32(128)) >> np.int32(8))
-    return True
+                    pieces[r, 2, h, q, j] = np.int8(number)
+                    pieces[r, 1, h, q, j] = np.int8((number + np.int32(128)) >> np.int32(8))
+                    pieces[r, 0, h, q, j] = np.int8((number + np.int32(32896)) >> np.int32(16))
+            for j in range(half // 4):
+                total = np.int32(0)
+                for i in range(4 * j, 4 * j + 4):
+                    total += numbers[0, i] + numbers[1, i]
+                sums[r, q, j] = np.int32(-8) * total
+    return False
 
 
 def integers(x, group_size):
@@ -199,6 +304,20 @@ def integers(x, group_size):
     n, groups, half = len(x), x.shape[1] // group_size, group_size // 2
     pieces = np.empty((n, 3, 2, groups, half), np.int8)
     sums, factors = np.empty((n, groups, half // 4), np.int32), np.empty((n, groups), np.float32)
-    if not integers_of(x.reshape(n, groups, 2, half), pieces, sums, factors):
+    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors)):
         return None
     return pieces.reshape(n, -1), sums.reshape(n, -1), factors
+
+
+def product(weight, scale, out, x, group_size):
+    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent."""
+    of_x, loop = integers(x, group_size), rows
+    if of_x is None:
+        return False
+    if len(x) > FEW:
+        pieces, sums, factors = of_x
+        # The integers of a block of 32 inputs have four sums.
+        of_x = pieces.view(np.int32), sums.reshape(len(x), -1, 4).sum(2, dtype=np.int32), factors
+        loop, weight = many, weight.view(np.int32)
+    split(loop, out.shape[0] * x.shape[1], (weight, scale, out), *of_x)
+    return True
