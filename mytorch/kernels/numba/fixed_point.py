@@ -73,7 +73,7 @@ def _dots(together):
     """Returns the intrinsic: out[i * step + to] = weight[i] · x for TILE rows of a weight from `row` on, as far as they exist.
 
     A row has `groups` groups of `half` bytes. A vector has the bytes of `together` groups or, with 1, a part of one group. With 0,
-    vectors are short, for groups of other sizes. `x`, `sums` and `factors` are one row of the results of `integers`.
+    vectors are short, for groups of other sizes. `x`, `sums` and `factors` are one row of the results of `integers_of`.
     """
 
     def generate(context, b, signature, values):
@@ -142,7 +142,7 @@ _of_32, _of_64, _in_parts, _short = _dots(_TOGETHER), _dots(_TOGETHER // 2), _do
 
 @kernel
 def rows(weight, scale, out, x, sums, factors):
-    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers`."""
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`."""
     n, size = weight.shape
     groups, step = scale.shape[1], len(x)
     half, codes, scales, flat = size // groups, weight.reshape(-1), scale.reshape(-1), out.reshape(-1)
@@ -220,7 +220,7 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
 
 @kernel
 def many(weight, scale, out, x, sums, factors):
-    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers`, with the 4-byte words of weight and x, (n, size / 4)."""
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`, with the 4-byte words of weight and x."""
     n, words = weight.shape
     groups, rows = scale.shape[1], len(x)
     blocks = words // 4
@@ -263,11 +263,11 @@ def integers_of(x, pieces, sums, factors):
     Args:
         x: the numbers.
         pieces: receives the bytes of the integers, (rows, 3, 2, groups, half), the highest ones first.
-        sums: receives -8 times the sums of the integers that meet in a lane, (rows, groups, half / 4).
+        sums: receives -8 times the sums of the integers of 4 or 16 bytes of the weight, (rows, groups, half / 4 or 16).
         factors: receives the power of two of each group, (rows, groups).
     """
     n, groups, _, half = x.shape
-    numbers = np.empty((2, half), np.int32)
+    numbers, size = np.empty((2, half), np.int32), half // sums.shape[2]
     for r in range(n):
         for q in range(groups):
             largest = np.int32(0)  # bits of a magnitude, which have the order of magnitudes
@@ -291,33 +291,34 @@ def integers_of(x, pieces, sums, factors):
                     pieces[r, 2, h, q, j] = np.int8(number)
                     pieces[r, 1, h, q, j] = np.int8((number + np.int32(128)) >> np.int32(8))
                     pieces[r, 0, h, q, j] = np.int8((number + np.int32(32896)) >> np.int32(16))
-            for j in range(half // 4):
+            for j in range(sums.shape[2]):
                 total = np.int32(0)
-                for i in range(4 * j, 4 * j + 4):
+                for i in range(size * j, size * j + size):
                     total += numbers[0, i] + numbers[1, i]
                 sums[r, q, j] = np.int32(-8) * total
     return False
 
 
-def integers(x, group_size):
-    """Returns the arguments of `rows` for x (rows, groups * group_size), or None if `integers_of` cannot represent it."""
-    n, groups, half = len(x), x.shape[1] // group_size, group_size // 2
-    pieces = np.empty((n, 3, 2, groups, half), np.int8)
-    sums, factors = np.empty((n, groups, half // 4), np.int32), np.empty((n, groups), np.float32)
-    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors)):
-        return None
-    return pieces.reshape(n, -1), sums.reshape(n, -1), factors
-
-
 def product(weight, scale, out, x, group_size):
-    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent."""
-    of_x, loop = integers(x, group_size), rows
-    if of_x is None:
+    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent.
+
+    Args:
+        weight: bytes (n, groups * group_size / 2), as `pack` of ops/quantized_linear.py writes them.
+        scale: (n, groups).
+        out: receives the product.
+        x: (rows, groups * group_size).
+        group_size: a multiple of 32.
+    """
+    n, groups, half = len(x), x.shape[1] // group_size, group_size // 2
+    few = n <= FEW
+    # Few rows: a sum for each lane, over four bytes of the weight. Many rows: a sum for each block of 32 inputs.
+    sums = np.empty((n, groups, half // (4 if few else 16)), np.int32)
+    pieces, factors = np.empty((n, 3, 2, groups, half), np.int8), np.empty((n, groups), np.float32)
+    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors)):
         return False
-    if len(x) > FEW:
-        pieces, sums, factors = of_x
-        # The integers of a block of 32 inputs have four sums.
-        of_x = pieces.view(np.int32), sums.reshape(len(x), -1, 4).sum(2, dtype=np.int32), factors
-        loop, weight = many, weight.view(np.int32)
-    split(loop, out.shape[0] * x.shape[1], (weight, scale, out), *of_x)
+    pieces, sums = pieces.reshape(n, -1), sums.reshape(n, -1)
+    if few:
+        split(rows, n * weight.size, (weight, scale, out), pieces, sums, factors)
+    else:
+        split(many, n * weight.size, (weight.view(np.int32), scale, out), pieces.view(np.int32), sums, factors)
     return True
