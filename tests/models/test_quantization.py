@@ -39,9 +39,17 @@ def test_the_layer_is_the_product_with_the_rounded_weight(rng, shape, kind, fuse
     np.testing.assert_allclose(given.grad.numpy(), g @ rounded, rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture(params=["integers", "floats"])
+def loops(request, monkeypatch):
+    """Both loops for 4-bit weights: with the integer dot products of the processor, if it has them, and without."""
+    module = pytest.importorskip("mytorch.kernels.numba.fixed_point", exc_type=ImportError)
+    if request.param == "floats":
+        monkeypatch.setattr(module, "AVAILABLE", False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("loops")
 def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
-    pytest.importorskip("numba")
     for out, into, rows in ((1, 1, 1), (5, 33, 2), (130, 257, 1), (66, 300, 4), (37, 130, 20), (5, 90, 70)):
         layer = QuantizedLinear(nn.Linear(into, out, bias=False), **KINDS[kind])
         x = mytorch.randn(into, rows).t()
@@ -54,14 +62,15 @@ def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
 
 
 @pytest.mark.parametrize("group_size", [64, 96, 128])
+@pytest.mark.usefixtures("loops")
 def test_groups_of_all_lengths_are_summed_as_they_are_scaled(group_size):
-    pytest.importorskip("numba")
     layer, x = QuantizedLinear(nn.Linear(300, 21, bias=False), 4, group_size), mytorch.randn(3, 300)
     np.testing.assert_allclose(layer(x).numpy(), x.numpy() @ floats_of(layer, 300).T, rtol=1e-4, atol=1e-4)
 
 
 def test_a_wide_weight_is_made_floats_a_piece_at_a_time(monkeypatch):
     kernel = pytest.importorskip("mytorch.kernels.numba.quantized_linear", exc_type=ImportError)
+    monkeypatch.setattr(kernel.fixed_point, "AVAILABLE", False)
     monkeypatch.setattr(kernel, "TILE", 300)  # of 130 inputs: 16 rows of the weight, thrice
     for rows in (20, 70):
         layer, x = QuantizedLinear(nn.Linear(130, 41), 4, 32, True), mytorch.randn(rows, 130)
