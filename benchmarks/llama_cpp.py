@@ -4,8 +4,9 @@
     python benchmarks/llama_cpp.py [--threads 1,2] [--layers 22] [--json benchmarks/results/llama_cpp.json]
 
 Both programs load the same file, a Llama of 1.1 billion parameters with random weights of the type Q4_0. Each runs in its own process. They
-take turns, since other programs on the machine slow both of them down, and each figure is the fastest of all turns. Without
-llama-cpp-python, the program ends with a message. It needs about 8 GB of memory.
+take turns, since other programs on the machine slow both of them down, and each figure is the fastest of all turns. The speed is a ratio of
+processor times, of all threads together, which depend less on other programs than elapsed times do. Without llama-cpp-python, the program
+ends with a message. It needs about 8 GB of memory.
 """
 
 import argparse
@@ -147,7 +148,7 @@ def measure(path, threads):
     for kind in ("token", "prompt"):
         row = {"name": kind, "threads": threads, "logits_differ": round(difference, 4)}
         row |= {f"{name}_{clock}_ms": round(min(ms), 2) for (k, name, clock), ms in best.items() if k == kind}
-        row["speed"] = round(row["llama_cpp_elapsed_ms"] / row["mytorch_elapsed_ms"], 3)
+        row["speed"] = round(row["llama_cpp_processor_ms"] / row["mytorch_processor_ms"], 3)
         rows.append(row)
     return rows
 

@@ -228,27 +228,14 @@ def generation():
             "",
             "If you know llama.cpp, this tells you what generating with `mytorch.models` costs in comparison. Both programs load a Llama with 1.1 "
             "billion random 4-bit weights (Q4_0) from the same GGUF file. *Speed* is llama.cpp's time divided by mytorch's, so above 1 mytorch is "
-            "faster. Each time is the fastest of all turns; *processor* is the time of all threads together. Machine: "
+            "faster. Clock: CPU time of all threads together, the least of all turns. Machine: "
             f"{_machine(r)}. Program: `benchmarks/llama_cpp.py`.",
             "",
             *_table(
+                ["work", "threads", "mytorch, ms", "llama.cpp, ms", "speed"],
                 [
-                    "work",
-                    "threads",
-                    "mytorch, ms",
-                    "llama.cpp, ms",
-                    "speed",
-                    "mytorch, processor, ms",
-                    "llama.cpp, processor, ms",
-                ],
-                [
-                    [
-                        names[row["name"]],
-                        str(row["threads"]),
-                        _ms(row["mytorch_elapsed_ms"]),
-                        _ms(row["llama_cpp_elapsed_ms"]),
-                    ]
-                    + [f"{row['speed']:.2f}", _ms(row["mytorch_processor_ms"]), _ms(row["llama_cpp_processor_ms"])]
+                    [names[row["name"]], str(row["threads"])]
+                    + [_ms(row["mytorch_processor_ms"]), _ms(row["llama_cpp_processor_ms"]), f"{row['speed']:.2f}"]
                     for row in r["rows"]
                 ],
             ),
