@@ -218,6 +218,32 @@ def steps():
     )
 
 
+def generation():
+    """Returns the table of text generation compared with llama.cpp."""
+    r = _read("llama_cpp.json")
+    names = {"token": "one token", "prompt": "a prompt of 512 tokens"}
+    return "\n".join(
+        [
+            "## Text generation",
+            "",
+            "If you know llama.cpp, this tells you what generating with `mytorch.models` costs in comparison. Both programs load a Llama with 1.1 "
+            "billion random 4-bit weights (Q4_0) from the same GGUF file. *Speed* is llama.cpp's time divided by mytorch's, so above 1 mytorch is "
+            "faster. Clock: CPU time of all threads together, the least of all turns. Machine: "
+            f"{_machine(r)}. Program: `benchmarks/llama_cpp.py`.",
+            "",
+            *_table(
+                ["work", "threads", "mytorch, ms", "llama.cpp, ms", "speed"],
+                [
+                    [names[row["name"]], str(row["threads"])]
+                    + [_ms(row["mytorch_processor_ms"]), _ms(row["llama_cpp_processor_ms"]), f"{row['speed']:.2f}"]
+                    for row in r["rows"]
+                ],
+            ),
+            "",
+        ]
+    )
+
+
 def cpu():
     """Returns the tables of the other workloads on a CPU."""
     r = _read("cpu.json")
@@ -595,7 +621,7 @@ GPU_NOTES = """Conclusions:
 def pages():
     """Returns {path from the root: text} of the page and of the file of details."""
     return {
-        "docs/benchmarks.md": "\n".join([HEAD, summary(), gpt2(), steps(), compiled_steps()]),
+        "docs/benchmarks.md": "\n".join([HEAD, summary(), gpt2(), steps(), compiled_steps(), generation()]),
         "benchmarks/README.md": "\n".join(
             [DETAILS, cpu(), compiled_in_detail(), overhead(), processes(), gpu(), compiled()]
         ),

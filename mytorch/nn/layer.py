@@ -17,8 +17,8 @@ _SHARED = {  # arguments that many layers have, and the line of each for `Args`
     "device": "device of the parameters. By default, the default device.",
     "dtype": "dtype of the parameters. By default, the default dtype.",
 }
-_ARGS = re.compile(r"^    Args:\n((?: {8}.*\n)+)\n?", re.M)  # the section in a docstring
-_ITEM = re.compile(r"^ {8}(\w+): (.*\n(?: {9,}.*\n)*)", re.M)
+_ARGS = r"(?m)^    Args:\n((?: {8}.*\n)+)\n?"  # the section in a docstring
+_ITEM = r"(?m)^ {8}(\w+): (.*\n(?: {9,}.*\n)*)"
 _KERNEL_OPTIONS = {"auto": False, "fused": None}  # options of a layer whose function has them
 
 
@@ -32,8 +32,8 @@ class Docstring:
         texts = dict(_SHARED)
         for base in reversed(cls.__mro__):
             doc = vars(base).get("__doc__") or ""
-            for section in _ARGS.findall(getattr(doc, "text", doc)):
-                texts.update((name, text.rstrip("\n")) for name, text in _ITEM.findall(section))
+            for section in re.findall(_ARGS, getattr(doc, "text", doc)):
+                texts.update((name, text.rstrip("\n")) for name, text in re.findall(_ITEM, section))
         code = cls.__init__.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         names = cls._options if cls.__init__ is Declared.__init__ else names

@@ -334,7 +334,7 @@ def _einsum_vjp(g, operands, spec, needs, xp):
 _einsum.vjp(_einsum_vjp)
 
 
-_SUBSCRIPTS = re.compile(r"[a-zA-Z ]*(\.{3})?[a-zA-Z ]*")
+_SUBSCRIPTS = r"[a-zA-Z ]*(\.{3})?[a-zA-Z ]*"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -343,7 +343,7 @@ def _letters(equation, ndims):
     """Returns an equation in canonical form: no blanks, an explicit output, and letters instead of `...`."""
     inputs, arrow, output = equation.partition("->")
     for term in (*inputs.split(","), output):
-        if not _SUBSCRIPTS.fullmatch(term):
+        if not re.fullmatch(_SUBSCRIPTS, term):
             raise RuntimeError(f"einsum(): expected letters and at most one '...' in subscripts, got {term!r}.")
     equation, output = equation.replace(" ", ""), output.replace(" ", "")
     terms = inputs.replace(" ", "").split(",")

@@ -39,9 +39,17 @@ def test_the_layer_is_the_product_with_the_rounded_weight(rng, shape, kind, fuse
     np.testing.assert_allclose(given.grad.numpy(), g @ rounded, rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture(params=["integers", "floats"])
+def loops(request, monkeypatch):
+    """Both loops for 4-bit weights: with the integer dot products of the processor, if it has them, and without."""
+    module = pytest.importorskip("mytorch.kernels.numba.fixed_point", exc_type=ImportError)
+    if request.param == "floats":
+        monkeypatch.setattr(module, "AVAILABLE", False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("loops")
 def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
-    pytest.importorskip("numba")
     for out, into, rows in ((1, 1, 1), (5, 33, 2), (130, 257, 1), (66, 300, 4), (37, 130, 20), (5, 90, 70)):
         layer = QuantizedLinear(nn.Linear(into, out, bias=False), **KINDS[kind])
         x = mytorch.randn(into, rows).t()
@@ -54,19 +62,94 @@ def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
 
 
 @pytest.mark.parametrize("group_size", [64, 96, 128])
+@pytest.mark.usefixtures("loops")
 def test_groups_of_all_lengths_are_summed_as_they_are_scaled(group_size):
-    pytest.importorskip("numba")
     layer, x = QuantizedLinear(nn.Linear(300, 21, bias=False), 4, group_size), mytorch.randn(3, 300)
     np.testing.assert_allclose(layer(x).numpy(), x.numpy() @ floats_of(layer, 300).T, rtol=1e-4, atol=1e-4)
 
 
 def test_a_wide_weight_is_made_floats_a_piece_at_a_time(monkeypatch):
     kernel = pytest.importorskip("mytorch.kernels.numba.quantized_linear", exc_type=ImportError)
+    monkeypatch.setattr(kernel.fixed_point, "AVAILABLE", False)
     monkeypatch.setattr(kernel, "TILE", 300)  # of 130 inputs: 16 rows of the weight, thrice
     for rows in (20, 70):
         layer, x = QuantizedLinear(nn.Linear(130, 41), 4, 32, True), mytorch.randn(rows, 130)
         expected = x.numpy() @ floats_of(layer, 130).T + layer.bias.detach().numpy()
         np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def fixed_point():
+    module = pytest.importorskip("mytorch.kernels.numba.fixed_point", exc_type=ImportError)
+    if not module.AVAILABLE:
+        pytest.skip("the processor has no VNNI instructions")
+    return module
+
+
+def product(rng, x, rows, group_size, scales=None):
+    """Returns the kernel's product of x with a random 4-bit weight, the product in float64, and the bound of its error."""
+    groups = -(-x.shape[1] // group_size)
+    weight = rng.integers(0, 256, (rows, groups * group_size // 2), dtype=np.uint8)
+    scale = rng.standard_normal((rows, groups)).astype("float32") if scales is None else scales
+    options = {"weight": weight, "scale": scale, "offset": None, "group_size": group_size}
+    out = quantized_linear(mytorch.from_numpy(x), **options, fused=True).numpy()
+    floats = dequantize(np, weight, scale.astype("float64"), None, group_size, x.shape[1])
+    # A number is rounded to 2^-22 of the largest one in its group; the sum of each group, and of all groups, as in float32.
+    padded = np.pad(abs(x), ((0, 0), (0, groups * group_size - x.shape[1]))).reshape(len(x), groups, group_size)
+    reach = np.broadcast_to(padded.max(2, keepdims=True), padded.shape).reshape(len(x), -1)[:, : x.shape[1]]
+    with np.errstate(invalid="ignore"):
+        return out, x.astype("float64") @ floats.T, reach.astype("float64") @ abs(floats).T * 2.0**-21
+
+
+@pytest.mark.parametrize("group_size", [32, 64, 96, 128, 160, 192, 256, 512])
+@pytest.mark.parametrize("spread", [0, 1, 4])
+def test_integer_dot_products_are_as_exact_as_their_integers(rng, fixed_point, group_size, spread):
+    for rows, inputs, count in (
+        (1, 1, 1),
+        (3, group_size, 2),
+        (4, 3 * group_size + 5, 8),
+        (130, 7 * group_size, 1),
+        (37, 700, 3),
+        (33, 5 * group_size, 17),
+        (70, 130, 70),
+        (31, 97, 33),
+    ):
+        x = rng.standard_normal((count, inputs)) * np.exp(spread * rng.standard_normal((count, inputs)))
+        for laid_out in (np.ascontiguousarray, np.asfortranarray):
+            out, exact, bound = product(rng, laid_out(x.astype("float32")), rows, group_size)
+            assert (abs(out - exact) <= bound + 1e-30).all()
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_integer_dot_products_of_small_integers_are_exact(rng, fixed_point, count):
+    x = rng.integers(-1000, 1000, (count, 2048)).astype("float32")
+    out, exact, _ = product(rng, x, 33, 32, np.ones((33, 64), "float32"))
+    assert (out == exact).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 1e-20, 1e20, 1e34, np.inf, np.nan])
+@pytest.mark.parametrize("count", [2, 20])
+def test_numbers_of_all_sizes_have_the_product_of_floats(rng, fixed_point, size, count):
+    x = rng.standard_normal((count, 128)).astype("float32")
+    x[:, 32:64] *= np.float32(size)
+    with np.errstate(all="ignore"):
+        out, exact, bound = product(rng, x, 19, 32)
+    finite = np.isfinite(exact)
+    assert (np.isfinite(out) == finite).all()
+    assert (abs(out - exact) <= bound + 1e-37)[finite].all()
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_threads_divide_the_outputs_of_integer_dot_products(rng, fixed_point, rows):
+    threads, found = mytorch.get_num_threads(), []
+    x = rng.standard_normal((rows, 1024)).astype("float32")
+    try:
+        for count in (1, 3):
+            mytorch.set_num_threads(count)
+            found.append(product(np.random.default_rng(0), x, 1001, 32)[0])
+    finally:
+        mytorch.set_num_threads(threads)
+    assert (found[0] == found[1]).all()
 
 
 def test_four_bits_are_packed_two_a_byte_and_come_back(rng):

@@ -4,6 +4,8 @@
   then to floats, which are multiplied with x and added in registers. The sum of a group is scaled lane by lane. Only the sum
   of a row is summed over the lanes. The weight is read in memory order, which the hardware prefetcher predicts (see `linear.py`).
 * Many rows of x: blocks of weight rows are converted to float32 in the second-level cache, and BLAS multiplies each with all of x.
+
+On a processor with VNNI instructions, `fixed_point.py` multiplies 4-bit weights.
 """
 
 import numpy as np
@@ -14,6 +16,7 @@ from numba.extending import intrinsic
 
 from .. import blas
 from ..threads import chunks_for, split
+from . import fixed_point
 from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _spread, _tile, _totals
 
@@ -207,24 +210,26 @@ def forward(xp, input, *, weight, scale, offset, group_size):
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
     scale, weight = np.ascontiguousarray(scale), weight.view(np.int8)
     # A few rows: (outputs, rows), in the order in which the loops write. Many rows: the memory order of the result.
-    out = (
-        np.empty((len(weight), len(x)), np.float32)
-        if len(x) <= blas.FEW
-        else np.empty((len(x), len(weight)), np.float32).T
-    )
-    # The LLVM loop reads half groups in whole vectors.
-    vectorizable = group_size is None or group_size % (2 * LANES) == 0
-    if len(x) > ROWS or not vectorizable:
-        offset = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
-        chunks = min(chunks_for(weight.size), len(weight))
-        calls = [tuple(a[i:j] for a in (weight, scale, offset, out)) for i, j in blas.bounds(len(weight), chunks)]
-        blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
+    few = len(x) <= blas.FEW
+    out = np.empty((len(weight), len(x)), np.float32) if few else np.empty((len(x), len(weight)), np.float32).T
+    # The LLVM loops read half groups in whole vectors. The last group of the weight is padded to a whole group, so they need x
+    # padded with zeros.
+    padded = x
+    if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
+        padded = np.pad(x, ((0, 0), (0, padding)))
+    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
+    if integers and fixed_point.product(weight, scale, out, padded, group_size):
+        multiplied = True
+    elif len(x) <= ROWS and (group_size is None or group_size % (2 * LANES) == 0):
+        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), padded)
+        multiplied = True
     else:
-        # The last group of the weight is padded to a whole group. Pad x with zeros to match.
-        if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
-            x = np.pad(x, ((0, 0), (0, padding)))
-        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), x)
-        if offset is not None:
-            # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
-            out += offset @ x.reshape(len(x), -1, group_size).sum(2).T
+        multiplied = False
+        offsets = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
+        chunks = min(chunks_for(weight.size), len(weight))
+        calls = [tuple(a[i:j] for a in (weight, scale, offsets, out)) for i, j in blas.bounds(len(weight), chunks)]
+        blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
+    if multiplied and offset is not None:
+        # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
+        out += offset @ padded.reshape(len(x), -1, group_size).sum(2).T
     return np.ascontiguousarray(out.T).reshape(*input.shape[:-1], len(weight))

@@ -12,7 +12,8 @@ from .operands import namespace
 
 _PACKAGE = __file__.rpartition("ops")[0]
 # Messages of NumPy's C code about shapes, indices and dtypes. C code has no frame in a traceback, so the text has to tell.
-_BY_NUMPY = re.compile(
+# Both patterns are compiled by the first error, since compiling takes as long as importing a file.
+_BY_NUMPY = (
     r"ufunc |matmul: |\w+: Input operand |operands? (could not|has more|does not)|non-broadcastable output|could not broadcast"
     r"|shape(s .* not aligned|-mismatch| mismatch)|cannot reshape|cannot select an axis|cannot (cast|interpret)|Cannot (cast|interpret)"
     r"|axes don't match|repeated axis|duplicate value in 'axis'|all the input arrays? |zero-dimensional arrays cannot"
@@ -22,7 +23,7 @@ _BY_NUMPY = re.compile(
     r"|only (length-1|size-1|0-dim)|numpy boolean|The numpy boolean|repeats may not|counts cannot|'list' argument must"
 )
 # The Python files of NumPy, and CuPy's files, of which those in Cython have relative names.
-_FILES = re.compile(rf"{re.escape(np.__path__[0])}|(.*[/\\]site-packages[/\\])?cupy(x|_backends)?[/\\]")
+_FILES = rf"{re.escape(np.__path__[0])}|(.*[/\\]site-packages[/\\])?cupy(x|_backends)?[/\\]"
 
 
 def _is_from_numpy(error):
@@ -30,11 +31,11 @@ def _is_from_numpy(error):
     if isinstance(error, np.linalg.LinAlgError) or not isinstance(error, (ValueError, TypeError, IndexError)):
         return False
     last = traceback.extract_tb(error.__traceback__, limit=-1)[-1]
-    if _FILES.match(last.filename):
+    if re.match(_FILES, last.filename):
         return True
     if re.search(r"\braise\b", last.line or ""):
         return False
-    return type(error).__module__.partition(".")[0] == "numpy" or _BY_NUMPY.match(str(error)) is not None
+    return type(error).__module__.partition(".")[0] == "numpy" or re.match(_BY_NUMPY, str(error)) is not None
 
 
 def translate_error(op, raws, attrs, error):

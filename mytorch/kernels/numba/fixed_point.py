@@ -1,0 +1,324 @@
+"""Products of a 4-bit weight by the integer dot products of a processor with VNNI instructions.
+
+Floats would have to be made of the codes first, which takes longer than the product with one row of x. Instead, each group of x becomes
+integers of 23 bits and a power of two, about as exact as float32. An integer is three bytes, so a group needs three dot products of bytes:
+
+    x = factor * (65536 * a + 256 * b + c),     codes · x = factor * (65536 * codes · a + 256 * codes · b + codes · c)
+
+The instruction multiplies unsigned with signed bytes and adds four neighbors, so code + 8, from 0 to 15, is multiplied. The difference,
+8 * the sum of x, does not depend on the weight and is subtracted as an integer. No sum is rounded before it becomes a float.
+
+* A few rows of x: the weight is read once, in memory order. A lane adds the products of four bytes of the weight.
+* Many rows of x: the rows of the weight are interleaved first, so that a lane adds the products of one row with 32 inputs.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..threads import split
+from .common import bits_of_float, float_of_bits, kernel
+from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
+
+_BYTES = 4 * LANES  # of a vector register; a byte has two codes
+_SHORT = 16  # bytes of half a group of 32, the smallest one
+AHEAD = 1 << 16  # bytes between a product and the memory that is loaded for a later one
+TILE = 4  # rows of the weight that share each load of x
+FEW = 16  # rows of x up to which a weight is multiplied as it is in memory
+_host = _features()
+AVAILABLE = LANES > 4 and bool((_host.get("avx512vnni") and _host.get("avx512vl")) or _host.get("avxvnni"))
+
+_floats, _codes, _count = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C"), types.int64
+_integers = types.Array(types.int32, 1, "C")
+
+
+def _vector(b, array, index, type):
+    return b.load(b.bitcast(b.gep(array, [index]), type.as_pointer()), align=1)
+
+
+def _parts_of(b, x, sums, size, at, count):
+    """Loads the bytes of x for `count` bytes of a weight from byte `at`: for each piece, low and high codes; and the sums."""
+    lanes = ir.VectorType(_INT, count // 4)
+    pieces = [_vector(b, x, b.add(at, b.mul(size, _int(i))), lanes) for i in range(6)]
+    return pieces, _vector(b, sums, b.lshr(at, _int(2)), lanes)
+
+
+def _terms(b, codes, pieces, sums):
+    """Returns codes · x, a vector of floats of which each is the sum over four bytes of `codes`."""
+    count = codes.type.count
+    lanes = sums.type
+    dot = ir.FunctionType(lanes, [lanes] * 3)  # LLVM 22 declares vectors of bytes, and accepts this older form
+    dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{8 * count}")
+    # Two's complement with the highest bit inverted is the code plus 8.
+    shifted = b.xor(codes, codes.type([0x88 - 256] * count))
+    low, high = b.and_(shifted, codes.type([15] * count)), b.lshr(shifted, codes.type([4] * count))
+    low, high, total = b.bitcast(low, lanes), b.bitcast(high, lanes), lanes(None)
+    for i in (0, 2, 4):
+        if i:
+            total = b.shl(total, lanes([8] * lanes.count))
+        total = b.call(dot, [b.call(dot, [total, low, pieces[i]]), high, pieces[i + 1]])
+    return b.sitofp(b.add(total, sums), ir.VectorType(_FLOAT, lanes.count))
+
+
+def _prefetch(b, pointer):
+    """Loads memory into the cache. The hardware predicts one row of a weight, but not several at the same time."""
+    pointer = b.bitcast(pointer, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, _INT, _INT, _INT])
+    b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0"), [pointer, _INT(0), _INT(3), _INT(1)])
+
+
+def _dots(together):
+    """Returns the intrinsic: out[i * step + to] = weight[i] · x for TILE rows of a weight from `row` on, as far as they exist.
+
+    A row has `groups` groups of `half` bytes. A vector has the bytes of `together` groups or, with 1, a part of one group. With 0,
+    vectors are short, for groups of other sizes. `x`, `sums` and `factors` are one row of the results of `integers_of`.
+    """
+
+    def generate(context, b, signature, values):
+        weight, scale, row, last, groups, half, x, sums, factors, out, step, to = _pointers(
+            context, b, signature, values
+        )
+        size = b.mul(groups, half)
+        # A surplus row computes the last row again, and stores the same result.
+        tile = [b.add(row, _int(i)) for i in range(TILE)]
+        tile = [b.select(b.icmp_signed("<", i, last), i, last) for i in tile]
+        lines = [(b.gep(weight, [b.mul(i, size)]), b.gep(scale, [b.mul(i, groups)])) for i in tile]
+        totals = _tile(b, [_VECTOR([0.0] * LANES)] * TILE)
+        rows_ahead = b.udiv(_int(AHEAD), size)
+        ahead, scales_ahead = b.mul(rows_ahead, size), b.mul(rows_ahead, groups)
+
+        def add(at, group, count, several):
+            """Adds the products of `count` bytes of each row from byte `at`, which belong to `several` groups."""
+            few = ir.VectorType(_FLOAT, several)
+            of_x, repeated = _parts_of(b, x, sums, size, at, count), [i * several // LANES for i in range(LANES)]
+            factor = _load(b, factors, group, few)
+            for (codes, scales), total in zip(lines, totals, strict=True):
+                _prefetch(b, b.gep(codes, [b.add(at, ahead)]))
+                _prefetch(b, b.gep(scales, [b.add(group, scales_ahead)]))
+                terms = _terms(b, _vector(b, codes, at, ir.VectorType(ir.IntType(8), count)), *of_x)
+                if count < _BYTES:  # the other lanes are zeros
+                    terms = b.shuffle_vector(terms, terms.type([0.0] * (count // 4)), _lanes(range(LANES), count // 4))
+                # One factor for each group in the vector, repeated for all of its lanes.
+                factors_here = b.fmul(_load(b, scales, group, few), factor)
+                spread = b.shuffle_vector(factors_here, few(ir.Undefined), _lanes(repeated, several))
+                _multiply_add(b, total, terms, spread)
+
+        done = _int(0)
+        if together > 1:
+            vectors = b.udiv(groups, _int(together))
+            with cgutils.for_range(b, vectors, intp=_LONG) as vector:
+                first = b.mul(vector.index, _int(together))
+                add(b.mul(first, half), first, _BYTES, together)
+            done = b.mul(vectors, _int(together))
+        # Groups that do not share a vector.
+        width = _BYTES if together == 1 else _SHORT
+        with cgutils.for_range_slice(b, done, groups, _int(1), intp=_LONG) as (group, _):
+            with cgutils.for_range(b, b.udiv(half, _int(width)), intp=_LONG) as part:
+                add(b.add(b.mul(group, half), b.mul(part.index, _int(width))), group, width, 1)
+        for i, total in zip(tile, totals, strict=True):
+            result = b.extract_element(_totals(b, [b.load(total)]), _INT(0))
+            b.store(result, b.gep(out, [b.add(b.mul(i, step), to)]))
+        return context.get_dummy_value()
+
+    @intrinsic
+    def dots(typing, weight, scale, row, last, groups, half, x, sums, factors, out, step, to):
+        of_x = (_codes, _integers, _floats)
+        return types.void(_codes, _floats, *[_count] * 4, *of_x, _floats, _count, _count), generate
+
+    return dots
+
+
+def _lanes(numbers, stop):
+    """Returns the indices of a shuffle; those from `stop` on select an element of the second vector."""
+    numbers = [min(n, stop) for n in numbers]
+    return ir.VectorType(_INT, len(numbers))(numbers)
+
+
+_TOGETHER = _BYTES // _SHORT  # groups of 32 in a vector
+_of_32, _of_64, _in_parts, _short = _dots(_TOGETHER), _dots(_TOGETHER // 2), _dots(1), _dots(0)
+
+
+@kernel
+def rows(weight, scale, out, x, sums, factors):
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`."""
+    n, size = weight.shape
+    groups, step = scale.shape[1], len(x)
+    half, codes, scales, flat = size // groups, weight.reshape(-1), scale.reshape(-1), out.reshape(-1)
+    for i in range(0, n, TILE):
+        for r in range(step):
+            if half == 16:
+                _of_32(codes, scales, i, n - 1, groups, half, x[r], sums[r], factors[r], flat, step, r)
+            elif half == 32:
+                _of_64(codes, scales, i, n - 1, groups, half, x[r], sums[r], factors[r], flat, step, r)
+            elif half % _BYTES == 0:
+                _in_parts(codes, scales, i, n - 1, groups, half, x[r], sums[r], factors[r], flat, step, r)
+            else:
+                _short(codes, scales, i, n - 1, groups, half, x[r], sums[r], factors[r], flat, step, r)
+
+
+COLUMNS, ROWS = 2 * LANES, 4  # of a block of a product with many rows of x: rows of the weight, and rows of x
+
+
+@intrinsic
+def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last, out):
+    """Computes a block out (ROWS, COLUMNS) of a product, from rows `row` to `last` of x and a panel of COLUMNS rows of a weight.
+
+    A lane belongs to one row of the weight. `codes` is (blocks, low or high, 4, COLUMNS) from `_pack`, an integer of four codes each, and
+    `scales` (groups, COLUMNS). Integers of x are multiplied with all lanes at once. A block has 32 inputs, and a group `per_group` blocks.
+    """
+
+    def generate(context, b, signature, values):
+        codes, scales, blocks, per_group, x, sums, factors, row, last, out = _pointers(context, b, signature, values)
+        lanes, words = ir.VectorType(_INT, LANES), b.mul(blocks, _int(4))
+        groups = b.udiv(blocks, per_group)
+        dot = ir.FunctionType(lanes, [lanes] * 3)
+        dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{32 * LANES}")
+
+        def spread(number):
+            vector = ir.VectorType(number.type, LANES)(ir.Undefined)
+            return b.shuffle_vector(b.insert_element(vector, number, _INT(0)), vector, lanes([0] * LANES))
+
+        # A surplus row of x repeats the last one.
+        tile = [b.add(row, _int(r)) for r in range(ROWS)]
+        tile = [b.select(b.icmp_signed("<", r, last), r, last) for r in tile]
+        lines = [b.gep(x, [b.mul(r, b.mul(words, _int(6)))]) for r in tile]
+        totals = _tile(b, [_VECTOR([0.0] * LANES)] * (2 * ROWS))
+        with cgutils.for_range(b, blocks, intp=_LONG) as block:
+            at = b.mul(block.index, _int(4))
+            start = [spread(b.load(b.gep(sums, [b.add(b.mul(r, blocks), block.index)]))) for r in tile]
+            # For each row, each vector and each of the three bytes: an integer dot product.
+            dots = [[[lanes(None), lanes(None), first] for _ in range(2)] for first in start]
+            for half in range(2):
+                for j in range(4):
+                    place = b.mul(b.add(b.add(at, at), _int(4 * half + j)), _int(COLUMNS))
+                    of_weight = [_vector(b, codes, b.add(place, _int(v * LANES)), lanes) for v in range(2)]
+                    for r in range(ROWS):
+                        for piece in range(3):
+                            index = b.add(b.mul(words, _int(2 * piece + half)), b.add(at, _int(j)))
+                            number = spread(b.load(b.gep(lines[r], [index])))
+                            for v in range(2):
+                                dots[r][v][piece] = b.call(dot, [dots[r][v][piece], of_weight[v], number])
+            group = b.udiv(block.index, per_group)
+            scale = [_load(b, scales, b.mul(group, _int(COLUMNS)), _VECTOR)]
+            scale.append(_load(b, scales, b.add(b.mul(group, _int(COLUMNS)), _int(LANES)), _VECTOR))
+            for r in range(ROWS):
+                factor = spread(_load(b, factors, b.add(b.mul(tile[r], groups), group)))
+                for v in range(2):
+                    high, middle, low = dots[r][v]
+                    middle = b.add(middle, b.shl(high, lanes([8] * LANES)))
+                    low = b.add(low, b.shl(middle, lanes([8] * LANES)))
+                    _multiply_add(b, totals[2 * r + v], b.sitofp(low, _VECTOR), b.fmul(scale[v], factor))
+        for i, total in enumerate(totals):
+            b.store(b.load(total), b.bitcast(b.gep(out, [_int(i * LANES)]), _VECTOR.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    of_x = (_integers, _integers, _floats)
+    return types.void(_integers, _floats, _count, _count, *of_x, _count, _count, _floats), generate
+
+
+@kernel
+def many(weight, scale, out, x, sums, factors):
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`, with the 4-byte words of weight and x."""
+    n, words = weight.shape
+    groups, rows = scale.shape[1], len(x)
+    blocks = words // 4
+    codes, scales = np.empty((blocks, 2, 4, COLUMNS), np.int32), np.empty((groups, COLUMNS), np.float32)
+    result = np.empty((ROWS, COLUMNS), np.float32)
+    for i in range(0, n, COLUMNS):
+        for block in range(blocks):
+            for c in range(COLUMNS):
+                row = min(i + c, n - 1)  # surplus lanes repeat the last row
+                for j in range(4):
+                    # Two's complement with the highest bit inverted is the code plus 8.
+                    four = weight[row, 4 * block + j] ^ np.int32(-0x77777778)
+                    codes[block, 0, j, c] = four & np.int32(0x0F0F0F0F)
+                    codes[block, 1, j, c] = (four >> np.int32(4)) & np.int32(0x0F0F0F0F)
+        for q in range(groups):
+            for c in range(COLUMNS):
+                scales[q, c] = scale[min(i + c, n - 1), q]
+        flat = codes.reshape(-1), scales.reshape(-1)
+        for r in range(0, rows, ROWS):
+            _block(
+                *flat,
+                blocks,
+                blocks // groups,
+                x.reshape(-1),
+                sums.reshape(-1),
+                factors.reshape(-1),
+                r,
+                rows - 1,
+                result.reshape(-1),
+            )
+            for j in range(min(ROWS, rows - r)):
+                for c in range(min(COLUMNS, n - i)):
+                    out[i + c, r + j] = result[j, c]
+
+
+@kernel
+def integers_of(x, pieces, sums, factors):
+    """Converts x (rows, groups, 2, half) to integers, and returns True if a group is infinite, NaN or too close to 0 for them.
+
+    Args:
+        x: the numbers.
+        pieces: receives the bytes of the integers, (rows, 3, 2, groups, half), the highest ones first.
+        sums: receives -8 times the sums of the integers of 4 or 16 bytes of the weight, (rows, groups, half / 4 or 16).
+        factors: receives the power of two of each group, (rows, groups).
+    """
+    n, groups, _, half = x.shape
+    numbers, size = np.empty((2, half), np.int32), half // sums.shape[2]
+    for r in range(n):
+        for q in range(groups):
+            largest = np.int32(0)  # bits of a magnitude, which have the order of magnitudes
+            for h in range(2):
+                for j in range(half):
+                    largest = max(largest, bits_of_float(x[r, q, h, j]) & np.int32(0x7FFFFFFF))
+            exponent = largest >> np.int32(23)
+            # The group has a magnitude of 2^(exponent - 127) or more, and less than twice as much.
+            if largest != 0 and (exponent < 47 or exponent == 255):
+                return True
+            # Integers below 2^22. The inverse of the factor is a power of two, too, so the quotients are exact.
+            exponent = max(exponent, np.int32(47))
+            factors[r, q] = float_of_bits((exponent - np.int32(21)) << np.int32(23))
+            inverse = float_of_bits((np.int32(275) - exponent) << np.int32(23))
+            for h in range(2):
+                for j in range(half):
+                    # Adding 1.5 * 2^23 rounds to the nearest integer, which the low bits of the sum contain.
+                    number = bits_of_float(x[r, q, h, j] * inverse + np.float32(12582912.0)) - np.int32(0x4B400000)
+                    numbers[h, j] = number
+                    # Each byte is signed, so the next one is rounded up where the byte is negative.
+                    pieces[r, 2, h, q, j] = np.int8(number)
+                    pieces[r, 1, h, q, j] = np.int8((number + np.int32(128)) >> np.int32(8))
+                    pieces[r, 0, h, q, j] = np.int8((number + np.int32(32896)) >> np.int32(16))
+            for j in range(sums.shape[2]):
+                total = np.int32(0)
+                for i in range(size * j, size * j + size):
+                    total += numbers[0, i] + numbers[1, i]
+                sums[r, q, j] = np.int32(-8) * total
+    return False
+
+
+def product(weight, scale, out, x, group_size):
+    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent.
+
+    Args:
+        weight: bytes (n, groups * group_size / 2), as `pack` of ops/quantized_linear.py writes them.
+        scale: (n, groups).
+        out: receives the product.
+        x: (rows, groups * group_size).
+        group_size: a multiple of 32.
+    """
+    n, groups, half = len(x), x.shape[1] // group_size, group_size // 2
+    few = n <= FEW
+    # Few rows: a sum for each lane, over four bytes of the weight. Many rows: a sum for each block of 32 inputs.
+    sums = np.empty((n, groups, half // (4 if few else 16)), np.int32)
+    pieces, factors = np.empty((n, 3, 2, groups, half), np.int8), np.empty((n, groups), np.float32)
+    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors)):
+        return False
+    pieces, sums = pieces.reshape(n, -1), sums.reshape(n, -1)
+    if few:
+        split(rows, n * weight.size, (weight, scale, out), pieces, sums, factors)
+    else:
+        split(many, n * weight.size, (weight.view(np.int32), scale, out), pieces.view(np.int32), sums, factors)
+    return True
