@@ -10,6 +10,8 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout xdist || exit 1
 cd "$root" || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+# The tests start several hundred processes, which would all compile the library's source again.
+unset PYTHONDONTWRITEBYTECODE
 if [ "${1:-}" = --fast ]; then
     shift
     mapfile -t fast < <(grep -v '^#' tests/fast.txt | grep .)
