@@ -24,6 +24,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+# One thread, as in tests/conftest.py. The children get NumPy and PyTorch from this process, which reads the number when it loads them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ops", "autograd", "nn", "optim", "utils/data")
 EQUIVALENT = {}  # {(file, change): why no test can find it}
@@ -217,6 +220,19 @@ def verdict(folder, tests, seconds):
     )
 
 
+def compile_tests(folder, tests):
+    """Lets pytest rewrite and compile the files of the tests once, not once for each mutant."""
+    child = os.fork()
+    if not child:
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+        os.chdir(folder)
+        import pytest
+
+        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *{name.partition("::")[0] for name in tests}])
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
 def _run_pytest(tests, note):
     import pytest
 
@@ -243,6 +259,7 @@ def run(count, seed, where, first, most):
         folder = Path(name).resolve() / "tree"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "*.egg-info"))
         compileall.compile_dir(folder / "mytorch", quiet=2)
+        compile_tests(folder, {name for names in calls["functions"].values() for name in names})
         for number, mutant in enumerate(mutants(count, seed)[first:], first):
             path = folder / mutant[1]
             if (mutant[1], told(mutant).partition(" ")[2]) in EQUIVALENT:

@@ -17,6 +17,8 @@ if [ "${1:-}" = --fast ]; then
     mapfile -t fast < <(grep -v '^#' tests/fast.txt | grep .)
     set -- -n auto --dist loadgroup "${fast[@]}" "$@"
 elif [ $# = 0 ]; then
+    # Compiles each kernel once. Otherwise every process that comes to a kernel before it is in Numba's cache compiles it.
+    "$PYTHON" -m mytorch.cli warmup >/dev/null
     set -- -n auto --dist loadgroup
 fi
 exec "$PYTHON" -m pytest "$@"
