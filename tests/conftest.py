@@ -6,6 +6,7 @@
 * `--device toy` uses `tests/toy_device.py`, a registered device.
 """
 
+import gc
 import json
 import math
 import os
@@ -188,6 +189,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
         elif config.getoption("--fake-cupy") and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="takes too long over the fake CuPy"))
+
+
+def pytest_collection_finish():
+    """Excludes what exists before the tests from garbage collection, which takes half a second after the full tier is collected.
+
+    Tests that collect garbage, and the processes that they fork, then look at the objects of tests only.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
