@@ -3,11 +3,13 @@
 import copy
 import inspect
 import pickle
+import threading
 
 import numpy as np
 import pytest
 
 import mytorch
+from mytorch.nn import sync_batch_norm
 from tests.loops import loop
 
 RNG = np.random.default_rng(0)
@@ -560,3 +562,51 @@ def test_gradients_are_clipped_by_how_many_parameters_have_any(torch):
         with L.no_grad():
             assert given[0].numpy().tolist() == [1, 1]
     assert norms[0] == norms[1]
+
+
+@loop
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(8, 5), (8, 5, 3), (8, 5, 3, 2)])
+def test_synchronized_batch_norm_is_that_of_the_whole_batch(shape, affine, rng, monkeypatch):
+    """Two threads with three and five samples take the place of two processes."""
+    sums, barrier = {}, threading.Barrier(2, timeout=60)
+
+    def sum_over_ranks(raw, group):
+        sums[threading.get_ident()] = raw
+        barrier.wait()
+        total = sum(sums.values())
+        barrier.wait()
+        return total
+
+    monkeypatch.setattr(sync_batch_norm, "_sum_over_ranks", sum_over_ranks)
+    x, g = rng.normal(2, 3, shape), rng.normal(size=shape)
+    layers = [mytorch.nn.SyncBatchNorm(5, affine=affine, momentum=0.3).double() for _ in range(3)]
+    state = {"weight": mytorch.tensor(rng.normal(size=5)), "bias": mytorch.tensor(rng.normal(size=5))} if affine else {}
+    for layer in layers:
+        layer.load_state_dict(state, strict=False)
+    whole, *parts = layers
+    inputs = [mytorch.tensor(a, requires_grad=True) for a in (x, x[:3], x[3:])]
+    outs = [whole(inputs[0]), None, None]
+    outs[0].backward(mytorch.tensor(g))
+
+    def rank(i):
+        layer, part = parts[i - 1], g[:3] if i == 1 else g[3:]
+        running = layer.running_mean, layer.running_var, layer.momentum
+        outs[i] = sync_batch_norm.SyncBatchNormFunction.apply(
+            inputs[i], layer.weight, layer.bias, *running, layer.eps, None
+        )
+        outs[i].backward(mytorch.tensor(part))
+
+    ranks = [threading.Thread(target=rank, args=(i,)) for i in (1, 2)]
+    for thread in ranks:
+        thread.start()
+    for thread in ranks:
+        thread.join()
+    for of in (lambda i: outs[i].detach(), lambda i: inputs[i].grad):
+        np.testing.assert_allclose(mytorch.cat([of(1), of(2)]).numpy(), of(0).numpy(), rtol=1e-10, atol=1e-12)
+    for name in ("running_mean", "running_var"):
+        for part in parts:
+            np.testing.assert_allclose(getattr(part, name).numpy(), getattr(whole, name).numpy(), rtol=1e-12)
+    for p, *others in zip(*(layer.parameters() for layer in layers), strict=True):
+        np.testing.assert_allclose(sum(q.grad.numpy() for q in others), p.grad.numpy(), rtol=1e-10, atol=1e-12)
