@@ -1,7 +1,9 @@
 """Less common layers and functions, compared with PyTorch."""
 
+import collections
 import copy
 import inspect
+import itertools
 import pickle
 import threading
 
@@ -10,6 +12,7 @@ import pytest
 
 import mytorch
 from mytorch.nn import sync_batch_norm
+from mytorch.nn.parallel.scatter_gather import scatter
 from tests.loops import loop
 
 RNG = np.random.default_rng(0)
@@ -610,3 +613,44 @@ def test_synchronized_batch_norm_is_that_of_the_whole_batch(shape, affine, rng, 
             np.testing.assert_allclose(getattr(part, name).numpy(), getattr(whole, name).numpy(), rtol=1e-12)
     for p, *others in zip(*(layer.parameters() for layer in layers), strict=True):
         np.testing.assert_allclose(sum(q.grad.numpy() for q in others), p.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@loop
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_transposed_convolutions_have_the_size_that_is_asked_for(dims, torch):
+    """Each size that a stride makes possible, in all dimensions, and the sizes next to these, which are errors."""
+    x = np.random.default_rng(0).normal(size=(2, 2, 4, 3, 2)[: 2 + dims])
+    options = {"kernel_size": (3, 2, 4)[:dims], "stride": (3, 2, 1)[:dims], "padding": (1, 0, 1)[:dims], "dilation": 2}
+    layers = [getattr(lib.nn, f"ConvTranspose{dims}d")(2, 3, **options).to(lib.float64) for lib in (mytorch, torch)]
+    layers[0].load_state_dict({name: mytorch.tensor(w.numpy()) for name, w in layers[1].state_dict().items()})
+    least = layers[1](torch.tensor(x)).shape[2:]
+    steps = [range(-1, stride + 1) for stride in options["stride"]]
+    for extra in itertools.product(*steps):
+        size = [n + e for n, e in zip(least, extra, strict=True)]
+        inputs = both(torch, x)
+        if all(0 <= e < stride for e, stride in zip(extra, options["stride"], strict=True)):
+            outs = [layer(*data, output_size=size) for layer, data in zip(layers, inputs, strict=True)]
+            same_gradients(outs, inputs, layers)
+            same(layers[0](inputs[0][0], output_size=(2, 3, *size)), outs[1])
+        else:
+            for layer, data in zip(layers, inputs, strict=True):
+                with pytest.raises(ValueError, match="requested an output size"):
+                    layer(*data, output_size=size)
+
+
+def test_scatter_splits_the_tensors_of_nested_arguments():
+    point, x = collections.namedtuple("Point", "a b"), mytorch.arange(6).reshape(3, 2)
+    inputs = [x, (1, x), {"x": x, "name": "n"}, point(x, None), [], {}, ()]
+    parts = scatter(inputs, ["cpu", "cpu"])
+    for part, rows in zip(parts, (x[:2], x[2:]), strict=True):
+        first, second, third, fourth, *empty = part
+        assert type(part) is list
+        assert [type(p) for p in part] == [mytorch.Tensor, tuple, dict, point, list, dict, tuple]
+        assert second[0] == 1
+        assert third["name"] == "n"
+        assert fourth.b is None
+        assert empty == [[], {}, ()]
+        assert all(t.tolist() == rows.tolist() for t in (first, second[1], third["x"], fourth.a))
+    (left,), (right,) = scatter((x,), ["cpu", "cpu"], dim=1)
+    assert left.tolist() == x[:, :1].tolist()
+    assert right.tolist() == x[:, 1:].tolist()
