@@ -654,3 +654,18 @@ def test_scatter_splits_the_tensors_of_nested_arguments():
     (left,), (right,) = scatter((x,), ["cpu", "cpu"], dim=1)
     assert left.tolist() == x[:, :1].tolist()
     assert right.tolist() == x[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_circular_padding_accepts_pytorchs_dimensions(dims, torch):
+    accepted = []
+    for lib in (mytorch, torch):
+        layer, found = getattr(lib.nn, f"CircularPad{dims}d")(1), []
+        for ndim in range(1, 7):
+            x = lib.arange(2.0**ndim).reshape([2] * ndim)
+            try:
+                found.append(layer(x).tolist())
+            except (ValueError, NotImplementedError) as error:
+                found.append(type(error))
+        accepted.append(found)
+    assert accepted[0] == accepted[1]
