@@ -6,12 +6,17 @@
 * `--device toy` uses `tests/toy_device.py`, a registered device.
 """
 
+import gc
 import json
 import math
 import os
 import re
 import sys
 from pathlib import Path
+
+# The threads of OpenMP and OpenBLAS spin while they wait for work. Next to the other processes of the tests, that takes more processor
+# time than the tests do, so PyTorch, NumPy and every process that a test starts use one. This is read when they are loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -161,6 +166,8 @@ def slowest_first(items):
 def pytest_collection_modifyitems(config, items):
     import mytorch
 
+    # The library's own threads sleep while they wait, so kernels divide large work in the tests as they do elsewhere.
+    mytorch.set_num_threads(2)
     if hasattr(config, "workerinput"):
         slowest_first(items)
     # Triton's interpreter and its compiler take minutes for all cases of the kernels. A sample calls every kernel.
@@ -182,6 +189,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
         elif config.getoption("--fake-cupy") and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="takes too long over the fake CuPy"))
+
+
+def pytest_collection_finish():
+    """Excludes what exists before the tests from garbage collection, which takes half a second after the full tier is collected.
+
+    Tests that collect garbage, and the processes that they fork, then look at the objects of tests only.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

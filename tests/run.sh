@@ -10,11 +10,15 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout xdist || exit 1
 cd "$root" || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+# The tests start several hundred processes, which would all compile the library's source again.
+unset PYTHONDONTWRITEBYTECODE
 if [ "${1:-}" = --fast ]; then
     shift
     mapfile -t fast < <(grep -v '^#' tests/fast.txt | grep .)
     set -- -n auto --dist loadgroup "${fast[@]}" "$@"
 elif [ $# = 0 ]; then
+    # Compiles each kernel once. Otherwise every process that comes to a kernel before it is in Numba's cache compiles it.
+    "$PYTHON" -m mytorch.cli warmup >/dev/null
     set -- -n auto --dist loadgroup
 fi
 exec "$PYTHON" -m pytest "$@"

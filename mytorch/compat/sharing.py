@@ -112,7 +112,7 @@ def share(tensors):
         shared[key] = ndarray(old.size, np.uint8, region, offsets[key])
         shared[key][...] = old
     _register()
-    for array in gc.get_objects():  # every Array over the old memory, such as views
+    for array in _objects():  # every Array over the old memory, such as views
         if type(array) is Array and type(array._array) is ndarray:
             raw = array._array
             key = id(memory_owner(raw))
@@ -120,6 +120,18 @@ def share(tensors):
                 array._array = ndarray(
                     raw.shape, raw.dtype, shared[key], address(raw) - address(memory[key]), raw.strides
                 )
+
+
+def _objects():
+    """Returns the objects that the garbage collector knows, also those of a program that called `gc.freeze`."""
+    if not gc.get_freeze_count():
+        return gc.get_objects()
+    gc.collect()  # garbage that is frozen would never be freed
+    gc.unfreeze()
+    try:
+        return gc.get_objects()
+    finally:
+        gc.freeze()
 
 
 def _share_with(self, tensors):

@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 import mytorch.ops
+from mytorch.autograd import forward_ad, mode
 from mytorch.ops.dispatch.op import Op
 from tests.loops import loop
 
@@ -374,3 +375,11 @@ def test_ops_without_a_gradient():
     bits = "bitwise_and bitwise_not bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm"
     assert names <= {*integers.split(), *bits.split(), "_view_dtype", "elementwise_loss", "nll"}
     assert len(names) > 20
+
+
+def test_a_level_that_ends_leaves_nothing_in_the_mode():
+    before = mode.get_mode().interpreter
+    forward_ad.enter_dual_level()
+    assert mode.get_mode().interpreter is not before
+    forward_ad.exit_dual_level()
+    assert mode.get_mode().interpreter is before

@@ -280,6 +280,8 @@ def test_an_op_without_a_gradient_raises_in_backward(form, dtype):
         assert not form(result)[0](*inputs).requires_grad
     with pytest.raises(TypeError, match="own"):
         unary(lambda xp, x: x, differentiable=0)[0].grad(input=lambda g: g)
+    with pytest.raises(TypeError, match="own"):
+        unary(lambda xp, x: x, differentiable=0)[0].vjp(lambda g: (g,))
 
 
 def test_transforms_of_an_op_without_a_gradient_raise():

@@ -52,15 +52,21 @@ def test_forking_leaves_blas_its_threads():
 
     from mytorch.utils.data._utils import forking
 
-    counts = [getter() for getter, _ in forking._libraries()]
+    before = [getter() for getter, _ in forking._libraries()]
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
-    with forking.safe_to_fork():
-        assert all(getter() == 1 for getter, _ in forking._libraries())
-    stop.set()
-    other.join()
-    assert [getter() for getter, _ in forking._libraries()] == counts
+    try:
+        for _, setter in forking._libraries():
+            setter(2)
+        with forking.safe_to_fork():
+            assert all(getter() == 1 for getter, _ in forking._libraries())
+        assert all(getter() == 2 for getter, _ in forking._libraries())
+    finally:
+        stop.set()
+        other.join()
+        for (_, setter), count in zip(forking._libraries(), before, strict=True):
+            setter(count)
 
 
 @loop

@@ -1,13 +1,18 @@
 """Less common layers and functions, compared with PyTorch."""
 
+import collections
 import copy
 import inspect
+import itertools
 import pickle
+import threading
 
 import numpy as np
 import pytest
 
 import mytorch
+from mytorch.nn import sync_batch_norm
+from mytorch.nn.parallel.scatter_gather import scatter
 from tests.loops import loop
 
 RNG = np.random.default_rng(0)
@@ -560,3 +565,107 @@ def test_gradients_are_clipped_by_how_many_parameters_have_any(torch):
         with L.no_grad():
             assert given[0].numpy().tolist() == [1, 1]
     assert norms[0] == norms[1]
+
+
+@loop
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(8, 5), (8, 5, 3), (8, 5, 3, 2)])
+def test_synchronized_batch_norm_is_that_of_the_whole_batch(shape, affine, rng, monkeypatch):
+    """Two threads with three and five samples take the place of two processes."""
+    sums, barrier = {}, threading.Barrier(2, timeout=60)
+
+    def sum_over_ranks(raw, group):
+        sums[threading.get_ident()] = raw
+        barrier.wait()
+        total = sum(sums.values())
+        barrier.wait()
+        return total
+
+    monkeypatch.setattr(sync_batch_norm, "_sum_over_ranks", sum_over_ranks)
+    x, g = rng.normal(2, 3, shape), rng.normal(size=shape)
+    layers = [mytorch.nn.SyncBatchNorm(5, affine=affine, momentum=0.3).double() for _ in range(3)]
+    state = {"weight": mytorch.tensor(rng.normal(size=5)), "bias": mytorch.tensor(rng.normal(size=5))} if affine else {}
+    for layer in layers:
+        layer.load_state_dict(state, strict=False)
+    whole, *parts = layers
+    inputs = [mytorch.tensor(a, requires_grad=True) for a in (x, x[:3], x[3:])]
+    outs = [whole(inputs[0]), None, None]
+    outs[0].backward(mytorch.tensor(g))
+
+    def rank(i):
+        layer, part = parts[i - 1], g[:3] if i == 1 else g[3:]
+        running = layer.running_mean, layer.running_var, layer.momentum
+        outs[i] = sync_batch_norm.SyncBatchNormFunction.apply(
+            inputs[i], layer.weight, layer.bias, *running, layer.eps, None
+        )
+        outs[i].backward(mytorch.tensor(part))
+
+    ranks = [threading.Thread(target=rank, args=(i,)) for i in (1, 2)]
+    for thread in ranks:
+        thread.start()
+    for thread in ranks:
+        thread.join()
+    for of in (lambda i: outs[i].detach(), lambda i: inputs[i].grad):
+        np.testing.assert_allclose(mytorch.cat([of(1), of(2)]).numpy(), of(0).numpy(), rtol=1e-10, atol=1e-12)
+    for name in ("running_mean", "running_var"):
+        for part in parts:
+            np.testing.assert_allclose(getattr(part, name).numpy(), getattr(whole, name).numpy(), rtol=1e-12)
+    for p, *others in zip(*(layer.parameters() for layer in layers), strict=True):
+        np.testing.assert_allclose(sum(q.grad.numpy() for q in others), p.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@loop
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_transposed_convolutions_have_the_size_that_is_asked_for(dims, torch):
+    """Each size that a stride makes possible, in all dimensions, and the sizes next to these, which are errors."""
+    x = np.random.default_rng(0).normal(size=(2, 2, 4, 3, 2)[: 2 + dims])
+    options = {"kernel_size": (3, 2, 4)[:dims], "stride": (3, 2, 1)[:dims], "padding": (1, 0, 1)[:dims], "dilation": 2}
+    layers = [getattr(lib.nn, f"ConvTranspose{dims}d")(2, 3, **options).to(lib.float64) for lib in (mytorch, torch)]
+    layers[0].load_state_dict({name: mytorch.tensor(w.numpy()) for name, w in layers[1].state_dict().items()})
+    least = layers[1](torch.tensor(x)).shape[2:]
+    steps = [range(-1, stride + 1) for stride in options["stride"]]
+    for extra in itertools.product(*steps):
+        size = [n + e for n, e in zip(least, extra, strict=True)]
+        inputs = both(torch, x)
+        if all(0 <= e < stride for e, stride in zip(extra, options["stride"], strict=True)):
+            outs = [layer(*data, output_size=size) for layer, data in zip(layers, inputs, strict=True)]
+            same_gradients(outs, inputs, layers)
+            same(layers[0](inputs[0][0], output_size=(2, 3, *size)), outs[1])
+        else:
+            for layer, data in zip(layers, inputs, strict=True):
+                with pytest.raises(ValueError, match="requested an output size"):
+                    layer(*data, output_size=size)
+
+
+def test_scatter_splits_the_tensors_of_nested_arguments():
+    point, x = collections.namedtuple("Point", "a b"), mytorch.arange(6).reshape(3, 2)
+    inputs = [x, (1, x), {"x": x, "name": "n"}, point(x, None), [], {}, ()]
+    parts = scatter(inputs, ["cpu", "cpu"])
+    for part, rows in zip(parts, (x[:2], x[2:]), strict=True):
+        first, second, third, fourth, *empty = part
+        assert type(part) is list
+        assert [type(p) for p in part] == [mytorch.Tensor, tuple, dict, point, list, dict, tuple]
+        assert second[0] == 1
+        assert third["name"] == "n"
+        assert fourth.b is None
+        assert empty == [[], {}, ()]
+        assert all(t.tolist() == rows.tolist() for t in (first, second[1], third["x"], fourth.a))
+    (left,), (right,) = scatter((x,), ["cpu", "cpu"], dim=1)
+    assert left.tolist() == x[:, :1].tolist()
+    assert right.tolist() == x[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_circular_padding_accepts_pytorchs_dimensions(dims, torch):
+    accepted = []
+    for lib in (mytorch, torch):
+        layer, found = getattr(lib.nn, f"CircularPad{dims}d")(1), []
+        for ndim in range(1, 7):
+            x = lib.arange(2.0**ndim).reshape([2] * ndim)
+            try:
+                found.append(layer(x).tolist())
+            except (ValueError, NotImplementedError) as error:
+                found.append(type(error))
+        accepted.append(found)
+    assert accepted[0] == accepted[1]

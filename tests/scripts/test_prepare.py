@@ -383,9 +383,14 @@ def test_encodings_and_byte_order_marks(tmp_path, encoding):
         assert "Name its encoding, such as --encoding latin-1" in refused.stderr
     assert run(*command, *flags).returncode == 0
     assert load_tokenizer(tmp_path / "data" / "tokenizer.json").chars == sorted(set(text))
+
+
+def test_unknown_encodings_and_tokenizers_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    command = ["prepare_data/prepare_text.py", "--input_file", tmp_path / "a.txt", "--path_to_save", tmp_path / "data"]
     unknown = run(*command, "--encoding", "utf-9")
     assert "--encoding: expected an encoding that Python knows" in unknown.stderr
-    unknown = run(*command, *flags, "--tokenizer", "words")
+    unknown = run(*command, "--encoding", "latin-1", "--tokenizer", "words")
     assert "--tokenizer: expected char, bpe, gpt2, or the path of a tokenizer.json" in unknown.stderr
 
 

@@ -170,14 +170,14 @@ def test_each_run_name_has_a_folder(data):
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 0), (signal.SIGTERM, 2)])
 def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, number, workers):
     work = data.parent / "work"
-    options = {"train_iterations": 150, "eval_interval": 150, "log_iter": 1, "num_workers": workers, "device": "cpu"}
+    options = {"train_iterations": 90, "eval_interval": 90, "log_iter": 1, "num_workers": workers, "device": "cpu"}
     command = [sys.executable, "-u", str(ROOT / "train_gpt2.py"), *flags(data, **options)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
         for line in process.stdout:
-            if line.startswith("Iter:     20 "):
+            if line.startswith("Iter:     10 "):
                 process.send_signal(number)
                 break
         rest = process.stdout.read()
@@ -185,7 +185,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, num
     assert "--resume_from_checkpoint latest" in rest
     (left,) = work.joinpath("p").glob("checkpoint_*")
     assert is_complete(left)
-    assert 20 <= int(left.name.removeprefix("checkpoint_")) < 150
+    assert 10 <= int(left.name.removeprefix("checkpoint_")) < 90
     assert train(data, **options, resume_from_checkpoint="latest") == 0
     assert train(data, **options, project_name="whole") == 0
     assert_same_weights(work / "p" / "final_checkpoint", work / "whole" / "final_checkpoint")
@@ -710,17 +710,14 @@ def test_a_trained_model_can_be_taken_out(data, architecture):
     for path in (run, run / "final_checkpoint", run / "hugging_face"):
         model = from_pretrained(path).eval()
         assert type(model) is (GPT2 if architecture == "gpt2" else Llama)
-        assert {name: value.shape for name, value in model.state_dict().items()} == {
-            n: w.shape for n, w in expected.items()
-        }
-        assert all(np.array_equal(model.state_dict()[name].numpy(), w) for name, w in expected.items())
+        found = model.state_dict()
+        assert {name: value.shape for name, value in found.items()} == {n: w.shape for n, w in expected.items()}
+        assert all(np.array_equal(found[name].numpy(), w) for name, w in expected.items())
         assert model.tokenizer.chars == load_tokenizer(data / "tokenizer.json").chars
         logits.append(model(tokens).tolist())
     assert logits[0] == logits[1] == logits[2]
-    before = weights(run / "checkpoint_1")
-    assert all(
-        np.array_equal(from_pretrained(run / "checkpoint_1").state_dict()[n].numpy(), w) for n, w in before.items()
-    )
+    before, found = weights(run / "checkpoint_1"), from_pretrained(run / "checkpoint_1").state_dict()
+    assert all(np.array_equal(found[n].numpy(), w) for n, w in before.items())
 
 
 def test_a_run_can_be_the_start_of_another(data, tmp_path):

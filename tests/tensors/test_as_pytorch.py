@@ -1,6 +1,7 @@
 """Details that the tests of PyTorch check: errors, warnings, 0-d and empty tensors."""
 
 import functools
+import itertools
 import math
 import warnings
 
@@ -217,6 +218,9 @@ CALLS = {
     "lerp_half": lambda L: L.lerp(L.zeros(2, dtype=L.float16), L.full((2,), 0.1, dtype=L.float16), 70000),
     "heaviside_dtypes": lambda L: L.heaviside(L.ones(2), L.arange(2)),
     "heaviside_complex": lambda L: L.heaviside(L.ones(2) * 1j, L.ones(2) * 1j),
+    "heaviside_complex_input": lambda L: L.heaviside(L.ones(2) * 1j, L.ones(2)),
+    "heaviside_complex_values": lambda L: L.heaviside(L.ones(2), L.ones(2) * 1j),
+    "heaviside_complex_out": lambda L: L.heaviside(L.ones(2), L.ones(2), out=L.empty(2, dtype=L.complex64)),
     "hardshrink_bfloat16": lambda L: L.nn.functional.hardshrink(L.tensor([0.3, -0.3, 0.6, float("nan")], dtype=L.bfloat16), 0.3).float(),
     "nan_to_num_complex": lambda L: L.nan_to_num(L.tensor([complex(1, float("inf")), complex(float("nan"), 2)]), posinf=9.0),
     "i0_large": lambda L: L.i0(L.tensor([1e7, 1e300, -1e300], dtype=L.float64)),
@@ -426,3 +430,14 @@ def test_asarray_shares_and_detaches_as_pytorch(kind, requires_grad, copy, dtype
             )
         )
     assert outcomes[0] == outcomes[1]
+
+
+@loop
+@pytest.mark.parametrize("name", ["fftshift", "ifftshift"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (4,), (5,), (4, 5), (3, 4, 5)])
+def test_shifts_of_frequencies(name, shape, torch):
+    x = np.arange(math.prod(shape)).reshape(shape)
+    dims = [None, *range(-len(shape), len(shape)), *itertools.combinations(range(len(shape)), 2)]
+    for dim in dims:
+        mine, theirs = (getattr(L.fft, name)(L.tensor(x), dim) for L in (mytorch, torch))
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy(), err_msg=str(dim))

@@ -374,3 +374,11 @@ def test_words_are_those_of_numpy_for_any_number_of_draws(fused):
             _, key, position, *_ = generator._source.get_state()
             np.testing.assert_array_equal(key, source.get_state()[1])
             assert position == source.get_state()[2]
+
+
+@pytest.mark.parametrize("size", [0, 3, 7])
+def test_randperm_resizes_its_output_without_a_warning(size, torch):
+    for lib in (torch, mytorch):
+        out = lib.empty(size, dtype=lib.int64)
+        assert lib.randperm(5, out=out) is out
+        assert sorted(out.tolist()) == [0, 1, 2, 3, 4]

@@ -57,10 +57,16 @@ def test_products_write_into_an_array_that_is_given(three):
 
 
 def test_blas_has_the_programs_number_of_threads_again_afterwards():
-    get = (blas._openblas() or [lambda: 1])[0]
+    if not blas._openblas():
+        pytest.skip("NumPy has another BLAS")
+    get, put = blas._openblas()
     before = get()
-    mytorch.randn(512, 512) @ mytorch.randn(512, 512)
-    assert get() == before
+    put(2)
+    try:
+        mytorch.randn(512, 512) @ mytorch.randn(512, 512)
+        assert get() == 2
+    finally:
+        put(before)
 
 
 def test_an_error_in_a_chunk_reaches_the_caller_when_all_have_ended(three):

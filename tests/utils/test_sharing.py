@@ -1,5 +1,6 @@
 """`share_memory_`: several processes read and write the same tensors."""
 
+import gc
 import multiprocessing
 
 import pytest
@@ -80,3 +81,20 @@ def test_views_and_storages_follow_into_shared_memory():
     assert x.untyped_storage().is_shared()
     assert mytorch.ones(3, dtype=mytorch.bfloat16).share_memory_().tolist() == [1, 1, 1]
     assert x.share_memory_() is x
+
+
+def test_objects_that_the_program_has_frozen_are_shared():
+    model = nn.Linear(3, 2)
+    weight, row, tensor = model.weight, model.weight.detach()[0], mytorch.arange(4)
+    part = tensor[1:]
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    model.share_memory()
+    tensor.share_memory_()
+    assert weight.is_shared()
+    assert row.is_shared()
+    assert part.is_shared()
+    tensor[1], weight.data[0, 0] = 7, 5
+    assert part[0] == 7
+    assert row[0] == 5
+    assert gc.get_freeze_count() >= frozen / 2  # what the program has frozen remains frozen
