@@ -234,10 +234,29 @@ def _numpy_where(condition, x, y):
 def _reduction(ufunc):
     """Returns a reduction by a NumPy ufunc without NumPy's Python wrapper."""
 
+    def plain(x, axis, keepdims):
+        return ufunc.reduce(x, axis, None, None, keepdims)
+
     def reduce(x, axis=None, keepdims=False):
+        if x.size >= blocks.LARGE:
+            return numpy_ns.large_reduction(plain, x, axis, keepdims)
         return ufunc.reduce(x, axis, None, None, keepdims)
 
     return reduce
+
+
+def _position(method):
+    """Returns `argmax` or `argmin` from the method of NumPy arrays."""
+
+    def plain(x, axis, keepdims):
+        return method(x, axis, None, keepdims=keepdims)
+
+    def position(x, axis=None, keepdims=False):
+        if x.size >= blocks.LARGE:
+            return numpy_ns.large_reduction(plain, x, axis, keepdims)
+        return method(x, axis, None, keepdims=keepdims)
+
+    return position
 
 
 def _numpy_running_best(x, axis, largest):
@@ -313,8 +332,8 @@ numpy_ns = Namespace(
     half_in_float32=True,
     all=_reduction(np.logical_and),
     any=_reduction(np.logical_or),
-    argmax=ndarray.argmax,
-    argmin=ndarray.argmin,
+    argmax=_position(ndarray.argmax),
+    argmin=_position(ndarray.argmin),
     broadcast_to=_numpy_broadcast_to,
     expand_dims=_numpy_expand_dims,
     squeeze=lambda x, axis: x.squeeze(axis),
@@ -337,6 +356,9 @@ numpy_ns = Namespace(
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
+    large_reduction=lambda reduce, x, axis, keepdims: reduce(
+        x, axis, keepdims
+    ),  # kernels/arrays.py replaces this function
     large_where=blocks.where,  # kernels/arrays.py replaces this function
     stack=_numpy_stack,
     top=blocks.top,

@@ -13,6 +13,7 @@ polls in the same way while it waits for the other threads, see `numba/waiting.p
 import os
 import threading
 from collections import deque
+from contextvars import copy_context
 from queue import SimpleQueue
 
 import numpy as np
@@ -36,6 +37,7 @@ _count = _from_environment()
 _jobs = SimpleQueue()
 _started = 0
 _starting = threading.Lock()
+_within = threading.local()  # `job`: True in a thread that executes calls of `run`
 _posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of submitted jobs, and of finished threads
 
 
@@ -81,14 +83,15 @@ class _Job:
 
 
 def _serve(jobs):
+    _within.job = True
     # Poll for a while (`rest`), then block in `get` until the next job.
     seen = _posted.item()
     while True:
         if hooks.rest is not None:
             hooks.rest(_ended, _posted, seen, LOOKS)
-        job = jobs.get()
+        job, context = jobs.get()
         seen = _posted.item()
-        job.work()
+        context.run(job.work)
 
 
 def _forget_threads():
@@ -101,8 +104,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+def _with_errors(function, settings):
+    def call(*arguments):
+        with np.errstate(**settings):
+            return function(*arguments)
+
+    return call
+
+
 def run(function, calls):
     """Calls function(*arguments) for each element of `calls` on the pool's threads and the current thread.
+
+    Each thread gets a copy of the current context, which contains the settings of `np.errstate` and of the library. Calls inside of a
+    call run on the same thread, because the other threads are busy with its siblings.
 
     Returns:
         The results, in order of completion.
@@ -112,8 +126,10 @@ def run(function, calls):
     """
     global _started
     helpers = min(_count, len(calls)) - 1
-    if helpers < 1:
+    if helpers < 1 or getattr(_within, "job", False):
         return [function(*arguments) for arguments in calls]
+    if np.__version__ < "2":  # whose np.errstate belongs to a thread, not to a context
+        function = _with_errors(function, np.geterr())
     if _started < helpers:
         with _starting:
             while _started < helpers:
@@ -122,10 +138,12 @@ def run(function, calls):
     # One queue entry per helper. A helper that comes too late finds no calls left.
     job = _Job(function, calls)
     for _ in range(helpers):
-        _jobs.put(job)
+        _jobs.put((job, copy_context()))
     ended = _ended.item()
     _posted[0] += 1
+    _within.job = True
     job.work()
+    _within.job = False
     while hooks.watch is not None and job.done.qsize() < len(calls):
         before, ended = ended, hooks.watch(_ended, ended, LOOKS)
         if ended == before:  # no thread finished while polling: block until the last call ends

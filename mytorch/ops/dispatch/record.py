@@ -82,6 +82,7 @@ from typing import NamedTuple
 
 from ...arrays.arguments import names_of
 from ...arrays.memory_format import in_rows, iterator
+from ...kernels import parts
 from ...kernels.registry import Kernels
 from .checked import checked, is_users
 from .refused import characters
@@ -192,6 +193,8 @@ class Record:
         self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
         self.elementwise = elementwise
+        # Size of a result from which NumPy's work is divided. A program's own function always gets whole arrays.
+        self.divided_from = parts.LEAST if elementwise and not is_users(forward) else sys.maxsize
         exempt = view or dtype == "same" or elementwise == "exact"
         self.half = half or ("itself" if exempt else "cpu")
         # The rule for the memory order of results, a function of arrays/memory_format.py; None: as forward returns them.
@@ -406,6 +409,7 @@ class SavePlan:
         watches: True if an input or output is saved, so that its version must be stored.
         pick_arrays: `pick` for a tuple of the inputs, the output and `xp`; None if other values are saved.
         ports: number of differentiable outputs; 0 for a single one.
+        divides: True if the formulas of an elementwise op can compute a part of a large gradient.
     """
 
     run = None  # autograd.Function sets it
@@ -445,6 +449,13 @@ class SavePlan:
         self.needs_shapes, self.needs_dtypes, self.needs_accum = (
             word in names for word in ("shapes", "dtypes", "float32_accum")
         )
+        self.divides = not implementation.is_kernel and not {
+            "shape",
+            "shapes",
+            "needs",
+            "float32_accum",
+            "owned_sum",
+        }.intersection(names)
         self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
         self.inputs = tuple(sorted(op.inputs.index(n) for n in names if n in op.inputs))
