@@ -874,10 +874,13 @@ def _nan_to_num(xp, input, *, nan=0.0, posinf=None, neginf=None):
             _nan_to_num.forward(xp, part, nan=nan, posinf=posinf, neginf=neginf) for part in (input.real, input.imag)
         )
         return xp.stack(tuple(parts), axis=-1).view(input.dtype)[..., 0]
-    info = dtypes.finfo(input.dtype)
-    input = xp.where(input != input, input.dtype.type(nan), input)
-    input = xp.where(input == math.inf, input.dtype.type(info.max if posinf is None else posinf), input)
-    return xp.where(input == -math.inf, input.dtype.type(info.min if neginf is None else neginf), input)
+    info, number = dtypes.finfo(input.dtype), input.dtype.type
+    if posinf is None and neginf is None:
+        out = xp.minimum(xp.maximum(input, number(info.min)), number(info.max))
+    else:
+        out = xp.where(input == math.inf, number(info.max if posinf is None else posinf), input)
+        out = xp.where(input == -math.inf, number(info.min if neginf is None else neginf), out)
+    return xp.where(input != input, number(nan), out)
 
 
 _nan_to_num.grad(input=lambda g, input, xp: xp.where(xp.isfinite(xp.detach(input)), g, 0.0))

@@ -156,3 +156,24 @@ def test_nonzero_static(values, options, torch):
     assert (got.tolist(), tuple(got.shape)) == (want.tolist(), tuple(want.shape))
     with pytest.raises(RuntimeError, match="at least 0"):
         mytorch.nonzero_static(mytorch.tensor(values), size=-1)
+
+
+def test_runs_of_neighbors_along_the_last_axis():
+    """Runs are copied as slices. The result is the one of NumPy, and an index out of bounds raises an error."""
+    x = np.random.default_rng(0).standard_normal((30, 4, 100))
+    indices = [[*range(50)], [*range(99, 40, -1)], [-1, *range(60)], [*range(3, 60), 5, 5, *range(70, 100)]]
+    for index in [
+        *indices,
+        [*range(20, 80)] * 2,
+        [7] * 40,
+        [*range(-100, 0)],
+        np.random.default_rng(1).permutation(100),
+    ]:
+        for array in (x, x.transpose(1, 0, 2), x[..., ::-1].copy()[..., ::-1]):
+            wanted = array[:, :, index]
+            t = mytorch.tensor(array)
+            np.testing.assert_array_equal(t[:, :, mytorch.tensor(index)].numpy(), wanted)
+            np.testing.assert_array_equal(t.index_select(2, mytorch.tensor(index) % 100).numpy(), wanted)
+    for index in ([*range(50, 101)], [-101, *range(50)]):
+        with pytest.raises(IndexError):
+            mytorch.tensor(x)[:, :, mytorch.tensor(index)]
