@@ -1,6 +1,7 @@
 """Reading and writing parts of tensors: x[...], gather, index_select, masks, sorting."""
 
 import copy
+import itertools
 import math
 from collections import namedtuple
 
@@ -220,7 +221,7 @@ def _taken(x, rows, axis):
         starts = [0, *np.flatnonzero(np.diff(rows) != 1) + 1, rows.size]
         if 8 * len(starts) < rows.size and rows.min() >= 0 and rows.max() < x.shape[-1]:
             out = np.empty((*x.shape[:-1], rows.size), x.dtype)
-            for start, stop in zip(starts[:-1], starts[1:], strict=True):
+            for start, stop in itertools.pairwise(starts):
                 out[..., start:stop] = x[..., rows[start] : rows[start] + stop - start]
             return out
     return x.take(rows, axis)

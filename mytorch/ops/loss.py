@@ -24,7 +24,7 @@ from .dispatch.precision import in_precision
 from .dispatch.refused import check_dtypes, refuse_grad, refuses
 from .dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import cast, minimum, where
-from .movement import broadcast_tensors, contiguous
+from .movement import broadcast_tensors
 from .special import xlogy
 
 
