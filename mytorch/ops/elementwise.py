@@ -586,10 +586,11 @@ minimum = binary("minimum", "Returns the smaller of two elements, or NaN if one 
 
 @op(name="clamp", elementwise="exact")
 def _clamp(xp, input, min=None, max=None):
-    if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
-        low, high = input.dtype.type(min), input.dtype.type(max)
-        large = math.prod(input.shape) >= LARGE
-        return xp.clip(input, low, high) if large else xp.minimum(xp.maximum(input, low), high)
+    if input.dtype.kind == "f" and all(bound is None or isinstance(bound, (int, float)) for bound in (min, max)):
+        number, large = input.dtype.type, math.prod(input.shape) >= LARGE
+        min, max = (bound if bound is None else number(bound) for bound in (min, max))
+        if large:  # NumPy's `maximum` of an array and a number takes four times as long
+            return xp.clip(input, number(-math.inf) if min is None else min, number(math.inf) if max is None else max)
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)
@@ -876,7 +877,7 @@ def _nan_to_num(xp, input, *, nan=0.0, posinf=None, neginf=None):
         return xp.stack(tuple(parts), axis=-1).view(input.dtype)[..., 0]
     info, number = dtypes.finfo(input.dtype), input.dtype.type
     if posinf is None and neginf is None:
-        out = xp.minimum(xp.maximum(input, number(info.min)), number(info.max))
+        out = _clamp.forward(xp, input, float(info.min), float(info.max))
     else:
         out = xp.where(input == math.inf, number(info.max if posinf is None else posinf), input)
         out = xp.where(input == -math.inf, number(info.min if neginf is None else neginf), out)

@@ -808,7 +808,7 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 def _order(xp, x, dim, descending):
     """The positions that sort x; ties keep their order."""
     x = x.astype(np.float32) if x.dtype.kind == "V" else x  # NumPy does not sort the NaNs of bfloat16 to the end
-    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
+    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.KEYED else None
     if keys is not None:
         keys.sort(-1)
         keys &= 0xFFFFFFFF
@@ -870,7 +870,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def _topk(xp, input, *, k, dim, largest):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    large = xp is numpy_ns and input.size >= blocks.LARGE
+    large = xp is numpy_ns and input.size >= blocks.KEYED
     indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
     if indices is None:
         indices = _order(xp, input, dim, largest)[(*(slice(None),) * dim, slice(0, k))]
