@@ -1,4 +1,4 @@
-"""The library's own thread pool for compiled kernels and for matrix products on the CPU. Idle threads sleep.
+"""The library's own thread pool for compiled kernels, matrix products and NumPy's functions of large arrays. Idle threads sleep.
 
 Work is divided into more chunks than there are threads, and each idle thread takes the next chunk. If another program
 occupies a core, the threads on the other cores process its share. Spinning threads (OpenMP; OpenBLAS, for 2^26 cycles after each
@@ -42,12 +42,12 @@ _posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of 
 
 
 def get_num_threads():
-    """Returns the number of threads that kernels and matrix products on the CPU use."""
+    """Returns the number of threads that functions of large tensors on the CPU use."""
     return _count
 
 
 def set_num_threads(n):
-    """Sets the number of threads of kernels and matrix products on the CPU.
+    """Sets the number of threads of functions of large tensors on the CPU.
 
     The default is MYTORCH_NUM_THREADS, OMP_NUM_THREADS or the number of cores.
 

@@ -53,7 +53,8 @@ Rules:
   A variadic input is a tuple in a formula.
 * `view=True`: the result can share the memory of the input.
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
-  that values are selected or compared, without rounding.
+  that values are selected or compared, without rounding. On a CPU, the library's own ops receive large arrays in parts, on several
+  threads at once (kernels/parts.py), so their functions keep no state.
 * `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
   kernel runs), or "forward" (everywhere, but not in gradients, which move values or which PyTorch composes of functions that round).
   "itself" passes half precision to an op that has kernels for it, rounds where PyTorch does, or only moves values. The default is "cpu" for ops that promote their inputs, and "itself" for views and for
