@@ -61,7 +61,7 @@ class RawArithmetic:
             if type(results) is not tuple:
                 check_tuple(node, results)
             return [(node.parents[i], results[i]) for i in plan.needed]
-        if node.op.elementwise and type(g) is ndarray and g.size >= node.op.divided_from and plan.divides:
+        if plan.divides and type(g) is ndarray and g.size >= parts.LEAST:
             return [
                 (node.parents[i], parts.elementwise(f, g, *[saved[k] for k in arguments]))
                 for i, f, arguments in plan.formulas

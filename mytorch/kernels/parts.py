@@ -1,12 +1,11 @@
 """The one place that divides NumPy's work on large arrays among the library's threads.
 
-NumPy computes on one thread, and a function that is composed of several steps writes each intermediate result to memory. Since an
-element of an elementwise function depends on no other element, and a row of a reduction on no other row, both can be computed part by
-part: on several threads, and with intermediate results that stay in the cache, which pays on one thread, too.
+NumPy computes on one thread. Since an element of an elementwise function depends on no other element, and a row of a reduction on no
+other row, both can be computed part by part, on several threads. A ufunc writes each part into the result. A function that is composed of
+several steps returns a new array, which is copied, so a composed function of one step is not divided.
 
-The results have the same bits for any number of threads. The parts of a composed function have a fixed size, so even a function that
-iterates until all of its elements have converged gives the same numbers. A ufunc computes each element alone, and its parts begin at
-multiples of 64 elements, so that vector instructions process the same elements together.
+The results have the same bits for any number of threads: the parts begin at multiples of 64 elements, so that vector instructions
+process the same elements together.
 """
 
 import math
@@ -18,7 +17,9 @@ from ..arrays import memory_format
 from . import threads
 
 LEAST = 1 << 17  # elements of a result from which dividing it pays
-BLOCK = 1 << 17  # elements of a part of a composed function: most intermediate results stay in the cache
+BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
+# Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
+WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
 
 
 def elementwise(function, *operands):
@@ -29,7 +30,7 @@ def elementwise(function, *operands):
         operands: NumPy arrays, which broadcast, and values of other types.
     """
     single = type(function) is np.ufunc
-    if single and (function.nout > 1 or threads.get_num_threads() == 1):
+    if threads.get_num_threads() == 1 or (single and function.nout > 1):
         return function(*operands)
     arrays = [a for a in operands if type(a) is np.ndarray and a.ndim]
     shape = arrays[0].shape if arrays else ()
@@ -40,7 +41,7 @@ def elementwise(function, *operands):
         except ValueError:
             return function(*operands)  # raises NumPy's error
     size = math.prod(shape)
-    count = _count(size) if single else -(-size // BLOCK)
+    count = _count(size) if single else max(_count(size), -(-size // BLOCK))
     example = _example(function, operands) if count > 1 else None
     base = getattr(example, "base", None)
     if type(example) is not np.ndarray or any(base is a or base is a.base is not None for a in arrays):

@@ -170,6 +170,13 @@ def split(kernel, size, arrays, *constants):
     chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
     if chunks == 1:
         return kernel(*arrays, *constants)
+
+    def bound(length, c):
+        at = length * c // chunks
+        # Chunks of single elements begin at multiples of 64, so that vector instructions process the same elements together for
+        # any number of threads: the remainder of a loop may be rounded differently.
+        return at // 64 * 64 if length == size and c < chunks else at
+
     return any(run(kernel, [
-        (*(a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays), *constants) for c in range(chunks)
+        (*(a[bound(len(a), c) : bound(len(a), c + 1)] for a in arrays), *constants) for c in range(chunks)
     ]))  # fmt: skip

@@ -23,7 +23,6 @@ from ...arrays.overriding import PLAIN, asking, asking_first
 from ...arrays.tensor import Tensor
 from ...autograd.mode import get_mode
 from ...autograd.node import Node, keep_saved
-from ...kernels import parts
 from ...kernels.registry import SMALL
 from .checked import as_array
 from .errors import translate_error
@@ -137,7 +136,7 @@ def _unary(op, dispatch):
         if kernels and "cpu" in kernels and (x.size >= SMALL or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
-            out = compute(x) if x.size < divided_from else parts.elementwise(compute, x)
+            out = compute(x) if x.size < divided_from else op.in_parts(compute, x)
         except Exception as error:
             translate_error(op, (x,), {}, error)
             raise
@@ -237,7 +236,7 @@ def _unary_with_attributes(op, dispatch):
             if x.size < divided_from:
                 out = forward(numpy_ns, x, **attrs)
             else:
-                out = parts.elementwise(partial(forward, numpy_ns, **attrs), x)
+                out = op.in_parts(partial(forward, numpy_ns, **attrs), x)
         except Exception as error:
             translate_error(op, (x,), attrs, error)
             raise
@@ -336,7 +335,7 @@ def _binary(op, operator, dispatch, numbers):
             if x0.size < divided_from and (array1 is None or x1.size < divided_from):
                 out = compute(x0, x1)
             else:
-                out = parts.elementwise(compute, x0, x1)
+                out = op.in_parts(compute, x0, x1)
         except Exception as error:
             translate_error(op, (x0, x1), {}, error)
             raise
@@ -472,7 +471,7 @@ def _ternary(op, dispatch):
             if x0.size < divided_from:
                 out = forward(numpy_ns, x0, x1, x2, **attrs)
             else:
-                out = parts.elementwise(partial(forward, numpy_ns, **attrs), x0, x1, x2)
+                out = op.in_parts(partial(forward, numpy_ns, **attrs), x0, x1, x2)
         except Exception as error:
             translate_error(op, (x0, x1, x2), attrs, error)
             raise

@@ -27,7 +27,6 @@ from ...arrays.tensor import Parts, Tensor
 from ...autograd.mode import get_mode
 from ...autograd.node import Node, OutputEdge, keep_saved
 from ...autograd.saved import pack_node
-from ...kernels import parts
 from ...kernels.registry import SMALL
 from . import layouts
 from .checked import as_array
@@ -152,8 +151,8 @@ class Op(Record):
         raws, _, _arrays, mask, xp = operands
         forward = implementation.forward
         try:
-            if self.elementwise and xp is numpy_ns and not implementation.is_kernel and self.divides(raws):
-                result = parts.elementwise(partial(forward, xp, **attrs), *raws)
+            if self.elementwise and xp is numpy_ns and not implementation.is_kernel and self.are_large(raws):
+                result = self.in_parts(partial(forward, xp, **attrs), *raws)
             else:
                 result = forward(xp, *raws, **attrs)
             if result is None and implementation.is_kernel:  # a kernel that does not support these values
@@ -183,8 +182,8 @@ class Op(Record):
             self.record(outs, results, implementation, extra, operands, attrs, mode)
         return outs if self.outputs else outs[0]
 
-    def divides(self, raws):
-        """Returns True if the results of these operands are large enough to be computed in parts, see kernels/parts.py."""
+    def are_large(self, raws):
+        """Returns True if the result of these operands is computed in parts, see kernels/parts.py."""
         return any(type(r) is ndarray and r.size >= self.divided_from for r in raws)
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):

@@ -81,6 +81,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
+
+from ...arrays import numpy_ns
 from ...arrays.arguments import names_of
 from ...arrays.memory_format import in_rows, iterator
 from ...kernels import parts
@@ -195,7 +198,8 @@ class Record:
         self.view = view
         self.elementwise = elementwise
         # Size of a result from which NumPy's work is divided. A program's own function always gets whole arrays.
-        self.divided_from = parts.LEAST if elementwise and not is_users(forward) else sys.maxsize
+        self.divides = bool(elementwise) and not is_users(forward)
+        self.divided_from = parts.LEAST if self.divides and self.name not in parts.WHOLE else sys.maxsize
         exempt = view or dtype == "same" or elementwise == "exact"
         self.half = half or ("itself" if exempt else "cpu")
         # The rule for the memory order of results, a function of arrays/memory_format.py; None: as forward returns them.
@@ -245,6 +249,14 @@ class Record:
         self.reference.vjp = self.reference.checked(formula_of(function))
         self._forget_plans()
         return self
+
+    def in_parts(self, function, *operands):
+        """Returns function(*operands) for large arrays, computed in parts. For floats, the ufunc `xp_name` replaces the function."""
+        ufunc = getattr(numpy_ns, self.xp_name, None) if self.xp_name else None
+        dtypes = [a.dtype for a in operands if hasattr(a, "dtype")]
+        if type(ufunc) is np.ufunc and all(dtype.kind == "f" and dtype.itemsize > 2 for dtype in dtypes):
+            function = ufunc
+        return parts.elementwise(function, *operands)
 
     def _check_differentiable(self):
         if not self.differentiable:
@@ -450,13 +462,11 @@ class SavePlan:
         self.needs_shapes, self.needs_dtypes, self.needs_accum = (
             word in names for word in ("shapes", "dtypes", "float32_accum")
         )
-        self.divides = not implementation.is_kernel and not {
-            "shape",
-            "shapes",
-            "needs",
-            "float32_accum",
-            "owned_sum",
-        }.intersection(names)
+        self.divides = (
+            op.divides
+            and not implementation.is_kernel
+            and not {"shape", "shapes", "needs", "float32_accum", "owned_sum"}.intersection(names)
+        )
         self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
         self.inputs = tuple(sorted(op.inputs.index(n) for n in names if n in op.inputs))
