@@ -4,28 +4,52 @@ NumPy computes on one thread. Since an element of an elementwise function depend
 other row, both can be computed part by part, on several threads. A ufunc writes each part into the result. A function that is composed of
 several steps returns a new array, which is copied, so a composed function of one step is not divided.
 
-The results have the same bits for any number of threads: the parts begin at multiples of 64 elements, so that vector instructions
-process the same elements together.
+Dividing a call costs about 15 microseconds, in which a sum of 10^5 numbers is complete, but not their sines. So the first calls of a
+function with a dtype run on one thread and are measured, and the next ones are divided if they take long enough.
+
+The results have the same bits in both cases and for any number of threads: the parts begin at multiples of 64 elements, so that
+vector instructions process the same elements together.
 """
 
 import math
 from functools import partial
+from time import thread_time
 
 import numpy as np
 
 from ..arrays import memory_format
 from . import threads
 
-LEAST = 1 << 17  # elements of a result from which dividing it pays
+LEAST = 1 << 17  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
+WORTH = 45e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
+STEPS = 4  # a composed function pays this for each part and step, so it needs as many times WORTH
+CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
+_costs = {}  # what was called -> (number of measured calls, fewest seconds for an element)
 
 
-def elementwise(function, *operands):
+def _pays(key, size, worth=1):
+    """Returns True if a call for `size` elements is long enough to be divided, by the calls that were measured before."""
+    calls, cost = _costs.get(key, (0, 0.0))
+    return calls >= CALLS and cost * size >= WORTH * worth
+
+
+def _measured(key, size, function, *arguments, **options):
+    """Returns function(*arguments, **options), and stores the processor time that it took."""
+    start = thread_time()
+    result = function(*arguments, **options)
+    cost, (calls, least) = (thread_time() - start) / size, _costs.get(key, (0, math.inf))
+    _costs[key] = calls + 1, min(cost, least)
+    return result
+
+
+def elementwise(name, function, *operands):
     """Returns function(*operands) for a function in which each element depends on the elements at the same position.
 
     Args:
+        name: what the function is known by; calls with the same name and dtype are expected to take the same time.
         function: a ufunc, or a composed function, which may raise or return an operand.
         operands: NumPy arrays, which broadcast, and values of other types.
     """
@@ -41,8 +65,13 @@ def elementwise(function, *operands):
         except ValueError:
             return function(*operands)  # raises NumPy's error
     size = math.prod(shape)
-    count = _count(size) if single else max(_count(size), -(-size // BLOCK))
-    example = _example(function, operands) if count > 1 else None
+    if size < LEAST:
+        return function(*operands)
+    key = name, arrays[0].dtype
+    if not _pays(key, size, 1 if single else STEPS):
+        return _measured(key, size, function, *operands)
+    count = _count(size) if single else max(threads.get_num_threads(), -(-size // BLOCK))
+    example = _example(function, operands)
     base = getattr(example, "base", None)
     if type(example) is not np.ndarray or any(base is a or base is a.base is not None for a in arrays):
         return function(*operands)
@@ -75,25 +104,35 @@ def _is_array(a):
 
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
-    if _divides(out, operands):
+    key = function, out.dtype
+    if not _can_divide(out, operands):
+        function(*operands, out=out)
+    elif _pays(key, out.size):
         threads.run(partial(_into, function), _cut(_count(out.size), out, operands))
     else:
-        function(*operands, out=out)
+        _measured(key, out.size, function, *operands, out=out)
 
 
 def assign(out, source):
     """Executes out[...] = source."""
-    if _divides(out, (source,)):
+    key = "copy", out.dtype, getattr(source, "dtype", None)
+    if not _can_divide(out, (source,)):
+        out[...] = source
+    elif _pays(key, out.size):
         threads.run(_assign, _cut(_count(out.size), out, (source,)))
     else:
-        out[...] = source
+        _measured(key, out.size, _assign, out, source)
 
 
 def copied(x, dtype=None, order="K"):
     """Returns a copy of an array, as `x.astype(dtype, order)`."""
-    dtype = x.dtype if dtype is None else dtype
-    if x.size < LEAST or threads.get_num_threads() == 1:
-        return x.astype(dtype, order)
+    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    if x.size < LEAST or threads.get_num_threads() == 1 or not _pays(("copy", dtype, x.dtype), x.size):
+        return (
+            x.astype(dtype, order)
+            if x.size < LEAST
+            else _measured(("copy", dtype, x.dtype), x.size, x.astype, dtype, order)
+        )
     out = np.empty_like(x, dtype, order)
     assign(out, x)
     return out
@@ -111,6 +150,9 @@ def rows(function, x, axis, keepdims):
     kept = [a for a in range(x.ndim) if a not in axes and x.shape[a] > 1]
     if not kept:
         return function(x, axis, keepdims)
+    key = function, x.dtype, x.ndim - 1 in axes
+    if not _pays(key, x.size):
+        return _measured(key, x.size, function, x, axis, keepdims)
     along = max(kept, key=lambda a: abs(x.strides[a]))
     calls = _slices(_count(x.size), along, x, ())
     parts = [None] * len(calls)
@@ -124,10 +166,10 @@ def rows(function, x, axis, keepdims):
 
 def _count(size):
     """Returns the number of parts of a ufunc's work: two for each thread, so that a busy core delays only a part."""
-    return min(2 * threads.get_num_threads(), 2 * size // LEAST)
+    return min(2 * threads.get_num_threads(), max(2 * size // LEAST, 2))
 
 
-def _divides(out, operands):
+def _can_divide(out, operands):
     """Returns True if a write into `out` can be divided: it is large, and no part overlaps what another part reads or writes."""
     if out.size < LEAST or threads.get_num_threads() == 1:
         return False

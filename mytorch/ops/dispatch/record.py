@@ -256,7 +256,7 @@ class Record:
         dtypes = [a.dtype for a in operands if hasattr(a, "dtype")]
         if type(ufunc) is np.ufunc and all(dtype.kind == "f" and dtype.itemsize > 2 for dtype in dtypes):
             function = ufunc
-        return parts.elementwise(function, *operands)
+        return parts.elementwise(self.name, function, *operands)
 
     def _check_differentiable(self):
         if not self.differentiable:
