@@ -31,13 +31,15 @@ _costs = {}  # what was called -> (number of measured calls, fewest seconds for 
 
 
 def _pays(key, size, worth=1):
-    """Returns True if a call for `size` elements is long enough to be divided, by the calls that were measured before."""
+    """Returns True if a call for `size` elements is long enough to be divided, by the first calls; None if these are not measured yet."""
     calls, cost = _costs.get(key, (0, 0.0))
-    return calls >= CALLS and cost * size >= WORTH * worth
+    return None if calls < CALLS else cost * size >= WORTH * worth
 
 
-def _measured(key, size, function, *arguments, **options):
-    """Returns function(*arguments, **options), and stores the processor time that it took."""
+def _undivided(pays, key, size, function, *arguments, **options):
+    """Returns function(*arguments, **options). If `pays` is None, stores the processor time that it took."""
+    if pays is not None:
+        return function(*arguments, **options)
     start = thread_time()
     result = function(*arguments, **options)
     cost, (calls, least) = (thread_time() - start) / size, _costs.get(key, (0, math.inf))
@@ -45,19 +47,31 @@ def _measured(key, size, function, *arguments, **options):
     return result
 
 
-def elementwise(name, function, *operands):
+def elementwise(name, function, *operands, ufunc=None):
     """Returns function(*operands) for a function in which each element depends on the elements at the same position.
 
     Args:
         name: what the function is known by; calls with the same name and dtype are expected to take the same time.
         function: a ufunc, or a composed function, which may raise or return an operand.
         operands: NumPy arrays, which broadcast, and values of other types.
+        ufunc: the ufunc that does the same for floats, or None.
     """
-    single = type(function) is np.ufunc
-    if threads.get_num_threads() == 1 or (single and function.nout > 1):
+    if threads.get_num_threads() == 1:
         return function(*operands)
-    arrays = [a for a in operands if type(a) is np.ndarray and a.ndim]
-    shape = arrays[0].shape if arrays else ()
+    size, dtype = 0, None
+    for a in operands:
+        if type(a) is np.ndarray and a.size > size:
+            size, dtype = a.size, a.dtype
+    single, key = type(function) is np.ufunc or ufunc is not None, (name, dtype)
+    pays = _pays(key, size, 1 if single else STEPS)
+    if size < LEAST or not pays:
+        return _undivided(pays, key, max(size, 1), function, *operands)
+    arrays = [a for a in operands if _is_array(a)]
+    if ufunc is not None:
+        floats = all(a.dtype.kind == "f" and a.itemsize > 2 for a in operands if type(a) is np.ndarray)
+        function = ufunc if floats else function
+    single = type(function) is np.ufunc
+    shape = arrays[0].shape
     flat = all(a.flags.c_contiguous and a.shape == shape for a in arrays)
     if not flat:
         try:
@@ -65,11 +79,6 @@ def elementwise(name, function, *operands):
         except ValueError:
             return function(*operands)  # raises NumPy's error
     size = math.prod(shape)
-    if size < LEAST:
-        return function(*operands)
-    key = name, arrays[0].dtype
-    if not _pays(key, size, 1 if single else STEPS):
-        return _measured(key, size, function, *operands)
     count = _count(size) if single else max(threads.get_num_threads(), -(-size // BLOCK))
     example = _example(function, operands)
     base = getattr(example, "base", None)
@@ -105,34 +114,32 @@ def _is_array(a):
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
     key = function, out.dtype
-    if not _can_divide(out, operands):
-        function(*operands, out=out)
-    elif _pays(key, out.size):
+    pays = _pays(key, out.size)
+    if pays and _can_divide(out, operands):
         threads.run(partial(_into, function), _cut(_count(out.size), out, operands))
     else:
-        _measured(key, out.size, function, *operands, out=out)
+        _undivided(pays, key, out.size, function, *operands, out=out)
 
 
 def assign(out, source):
     """Executes out[...] = source."""
     key = "copy", out.dtype, getattr(source, "dtype", None)
-    if not _can_divide(out, (source,)):
-        out[...] = source
-    elif _pays(key, out.size):
+    pays = _pays(key, out.size)
+    if pays and _can_divide(out, (source,)):
         threads.run(_assign, _cut(_count(out.size), out, (source,)))
     else:
-        _measured(key, out.size, _assign, out, source)
+        _undivided(pays, key, out.size, _assign, out, source)
 
 
 def copied(x, dtype=None, order="K"):
     """Returns a copy of an array, as `x.astype(dtype, order)`."""
     dtype = x.dtype if dtype is None else np.dtype(dtype)
-    if x.size < LEAST or threads.get_num_threads() == 1 or not _pays(("copy", dtype, x.dtype), x.size):
-        return (
-            x.astype(dtype, order)
-            if x.size < LEAST
-            else _measured(("copy", dtype, x.dtype), x.size, x.astype, dtype, order)
-        )
+    if x.size < LEAST or threads.get_num_threads() == 1:
+        return x.astype(dtype, order)
+    key = "copy", dtype, x.dtype
+    pays = _pays(key, x.size)
+    if not pays:
+        return _undivided(pays, key, x.size, x.astype, dtype, order)
     out = np.empty_like(x, dtype, order)
     assign(out, x)
     return out
@@ -151,8 +158,9 @@ def rows(function, x, axis, keepdims):
     if not kept:
         return function(x, axis, keepdims)
     key = function, x.dtype, x.ndim - 1 in axes
-    if not _pays(key, x.size):
-        return _measured(key, x.size, function, x, axis, keepdims)
+    pays = _pays(key, x.size)
+    if not pays:
+        return _undivided(pays, key, x.size, function, x, axis, keepdims)
     along = max(kept, key=lambda a: abs(x.strides[a]))
     calls = _slices(_count(x.size), along, x, ())
     parts = [None] * len(calls)

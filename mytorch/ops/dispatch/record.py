@@ -253,10 +253,7 @@ class Record:
     def in_parts(self, function, *operands):
         """Returns function(*operands) for large arrays, computed in parts. For floats, the ufunc `xp_name` replaces the function."""
         ufunc = getattr(numpy_ns, self.xp_name, None) if self.xp_name else None
-        dtypes = [a.dtype for a in operands if hasattr(a, "dtype")]
-        if type(ufunc) is np.ufunc and all(dtype.kind == "f" and dtype.itemsize > 2 for dtype in dtypes):
-            function = ufunc
-        return parts.elementwise(self.name, function, *operands)
+        return parts.elementwise(self.name, function, *operands, ufunc=ufunc if type(ufunc) is np.ufunc else None)
 
     def _check_differentiable(self):
         if not self.differentiable:
