@@ -586,14 +586,17 @@ minimum = binary("minimum", "Returns the smaller of two elements, or NaN if one 
 
 @op(name="clamp", elementwise="exact")
 def _clamp(xp, input, min=None, max=None):
-    if input.dtype.kind == "f" and all(bound is None or isinstance(bound, (int, float)) for bound in (min, max)):
-        number, large = input.dtype.type, math.prod(input.shape) >= LARGE
-        min, max = (bound if bound is None else number(bound) for bound in (min, max))
-        if large:  # NumPy's `maximum` of an array and a number takes four times as long
+    if input.dtype.kind == "f" and isinstance(min, _BOUNDS) and isinstance(max, _BOUNDS):
+        number = input.dtype.type
+        min, max = min if min is None else number(min), max if max is None else number(max)
+        if math.prod(input.shape) >= LARGE:  # NumPy's `maximum` of an array and a number takes four times as long
             return xp.clip(input, number(-math.inf) if min is None else min, number(math.inf) if max is None else max)
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)
+
+
+_BOUNDS = int, float, type(None)
 
 
 def _inside(input, min, max):
