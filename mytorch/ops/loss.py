@@ -324,7 +324,7 @@ _elementwise_loss.register_kernel(cuda="mytorch.kernels.triton.losses")
 def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean"):
     """Computes `nll_loss` of (N, C, …) with class indices (N, …)."""
     kept, weights = _target_weights(xp, input, target, weight, ignore_index)
-    picked = xp.gather(input, xp.asarray(target * kept)[:, None], 1)[:, 0]
+    picked = xp.gather(input, (target * kept)[:, None], 1)[:, 0]
     losses = xp.where(kept, -picked * weights, 0.0)  # also where a logarithm is infinite
     if reduction == "none":
         return losses
