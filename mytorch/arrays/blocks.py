@@ -7,6 +7,7 @@ float32 loses a digit for each factor of 10 in length. Here, such an axis is sum
 import numpy as np
 
 LARGE = 1 << 13  # from this number of elements on, blocks are faster than one call of NumPy's function
+KEYED = 1 << 10  # from this number of elements on, sorting integer keys is faster than a stable argsort
 _BLOCK = 1 << 14  # elements of a block of `by_bits`: three blocks of float32 fit into the second-level cache
 _GROUP = 16  # elements of a group of a sum
 _STRIP = 64  # rows of a strip of a triangle
@@ -162,7 +163,7 @@ def sort_keys(x, descending=False):
     The positions keep the order of ties, and make argsort a plain sort. Returns None if x is small, contains NaN, or needs more
     than 32 bits.
     """
-    if x.size < LARGE or x.shape[-1] >= 1 << 31 or x.dtype.kind not in "fViu":
+    if x.size < KEYED or x.shape[-1] >= 1 << 31 or x.dtype.kind not in "fViu":
         return None
     if x.dtype.kind in "fV":
         if x.itemsize > 4 or np.isnan(x).any():

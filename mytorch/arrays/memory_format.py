@@ -316,9 +316,13 @@ def iterator(out, raws, _attrs=None):
     operands = [r for r in raws if hasattr(r, "strides")]
     if all(r.flags.c_contiguous for r in operands):
         return out if out.flags.c_contiguous else out.copy("C")
-    numbers = ((),) * any(type(r) in (int, float, bool, complex) for r in raws)
-    arrays = [(r.shape, element_strides(r)) for r in operands]
-    return placed(out, iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
+    return placed(out, iterated_strides(out.shape, raws))
+
+
+def iterated_strides(shape, raws):
+    """Returns the strides, in elements, that `iterator` gives to a result of this shape."""
+    numbers = [((), ())] * any(type(r) in (int, float, bool, complex) for r in raws)
+    return iterated(shape, (*[(r.shape, element_strides(r)) for r in raws if hasattr(r, "strides")], *numbers))
 
 
 def preserve(out, raws, _attrs=None):

@@ -6,6 +6,7 @@ file and gpu.py hide the differences between NumPy and CuPy, so that no op needs
 """
 
 import functools
+import math
 import warnings
 
 import numpy as np
@@ -234,10 +235,33 @@ def _numpy_where(condition, x, y):
 def _reduction(ufunc):
     """Returns a reduction by a NumPy ufunc without NumPy's Python wrapper."""
 
+    def plain(x, axis, keepdims):
+        return ufunc.reduce(x, axis, None, None, keepdims)
+
     def reduce(x, axis=None, keepdims=False):
+        if x.size >= blocks.LARGE:
+            return numpy_ns.large_reduction(plain, x, axis, keepdims)
         return ufunc.reduce(x, axis, None, None, keepdims)
 
     return reduce
+
+
+def _position(method):
+    """Returns `argmax` or `argmin` from the method of NumPy arrays."""
+
+    def plain(x, axis, keepdims):
+        if axis is None or axis in (-1, x.ndim - 1):
+            return method(x, axis, None, keepdims=keepdims)
+        # NumPy moves the axis to the end, too, but with a slower copy.
+        found = method(blocks.ascontiguousarray(np.moveaxis(x, axis, -1)), -1)
+        return np.expand_dims(found, axis) if keepdims else found
+
+    def position(x, axis=None, keepdims=False):
+        if x.size >= blocks.LARGE:
+            return numpy_ns.large_reduction(plain, x, axis, keepdims)
+        return method(x, axis, None, keepdims=keepdims)
+
+    return position
 
 
 def _numpy_running_best(x, axis, largest):
@@ -253,6 +277,11 @@ def _numpy_mean(x, axis=None, keepdims=False):
     """NumPy's mean, by `_numpy_sum`."""
     total = _numpy_sum(x, axis, None, keepdims)
     return total / (x.size // max(total.size, 1)) if total.size else total
+
+
+def _numpy_reciprocal(x):
+    """NumPy's reciprocal; large arrays of floats by a division, for which NumPy has vector instructions."""
+    return np.true_divide(1, x) if x.size >= blocks.LARGE and x.dtype.kind == "f" else np.reciprocal(x)
 
 
 def _numpy_broadcast_to(x, shape):
@@ -313,8 +342,8 @@ numpy_ns = Namespace(
     half_in_float32=True,
     all=_reduction(np.logical_and),
     any=_reduction(np.logical_or),
-    argmax=ndarray.argmax,
-    argmin=ndarray.argmin,
+    argmax=_position(ndarray.argmax),
+    argmin=_position(ndarray.argmin),
     broadcast_to=_numpy_broadcast_to,
     expand_dims=_numpy_expand_dims,
     squeeze=lambda x, axis: x.squeeze(axis),
@@ -323,6 +352,10 @@ numpy_ns = Namespace(
     cumsum=functools.partial(blocks.accumulate, np.add),
     cumprod=functools.partial(blocks.accumulate, np.multiply),
     max=_reduction(np.maximum),
+    # NumPy's own functions compute one element at a time.
+    deg2rad=lambda x: x * (math.pi / 180),
+    rad2deg=lambda x: x * (180 / math.pi),
+    reciprocal=_numpy_reciprocal,
     mean=_numpy_mean,
     min=_reduction(np.minimum),
     prod=_reduction(np.multiply),
@@ -337,6 +370,9 @@ numpy_ns = Namespace(
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
+    large_reduction=lambda reduce, x, axis, keepdims: reduce(
+        x, axis, keepdims
+    ),  # kernels/arrays.py replaces this function
     large_where=blocks.where,  # kernels/arrays.py replaces this function
     stack=_numpy_stack,
     top=blocks.top,

@@ -379,15 +379,18 @@ def _upper_fraction(a, x):
     # Lentz algorithm. All denominators are positive for x >= a + 1.
     b = x + 1 - a
     c, d = 1e300, 1 / b
-    h = d.copy()
+    h, live = d.copy(), True
     for i in range(1, 500 + int(10 * math.sqrt(a.max()))):
         numerator = i * (a - i)
         b += 2
         d = 1 / (d * numerator + b)
         c = numerator / c + b
         step = d * c
-        h *= step
-        if i % 4 == 0 and not (np.abs(step - 1) > 4e-16).any():
+        h *= np.where(live, step, 1.0)
+        live &= (
+            np.abs(step - 1) > 4e-16
+        )  # each element ends by itself, so that its digits do not depend on the other elements
+        if i % 4 == 0 and not live.any():
             break
     return h * np.exp(a * np.log(x) - x - _lgamma32(a))
 

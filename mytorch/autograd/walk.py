@@ -27,6 +27,7 @@ from numpy import asarray, empty, generic, ndarray
 from ..arrays import config, device_of, gpu, hooks, on, restore_device, set_device_of, xp_of
 from ..arrays.array import Array, Size
 from ..arrays.errors import kind, warn
+from ..kernels import parts
 from .mode import get_mode
 from .node import Leaf, Node, OutputEdge, hooked, node_hooks_of
 
@@ -60,6 +61,11 @@ class RawArithmetic:
             if type(results) is not tuple:
                 check_tuple(node, results)
             return [(node.parents[i], results[i]) for i in plan.needed]
+        if plan.divides and type(g) is ndarray and g.size >= parts.LEAST:
+            return [
+                (node.parents[i], parts.elementwise(f, f, g, *[saved[k] for k in arguments]))
+                for i, f, arguments in plan.formulas
+            ]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
 
     @staticmethod

@@ -3,15 +3,21 @@
 Such a kernel has `accepts` and `forward` with the function's arguments, and no gradient, since the function is not an op.
 """
 
+import numpy as np
+
 from ..arrays import numpy_ns
 from ..arrays.blocks import LARGE
+from . import parts
 from .registry import Kernels
 
 COMPILED = {}  # name of a function in NumPy's namespace -> its kernels, for tests
 
 
-def _compiled(name, path):
-    """Replaces the function of this name in numpy_ns. The new function uses a kernel if its first argument is large."""
+def _compiled(name, path, divided=None):
+    """Replaces the function of this name in numpy_ns. The new function uses a kernel if its first argument is large.
+
+    If the kernel does not support the arguments, it calls `divided`, the function in parts, by default the function itself.
+    """
     plain, kernels = getattr(numpy_ns, name), Kernels(name, cpu="mytorch.kernels.numba." + path)
     COMPILED[name] = kernels
 
@@ -21,6 +27,8 @@ def _compiled(name, path):
             kernel = kernels.find("cpu", None, (x, *rest), options)
             if kernel is not None:
                 return kernel.forward(numpy_ns, x, *rest, **options)
+            if divided is not None:
+                return divided(x, *rest, **options)
         return plain(x, *rest, **options)
 
     function.__doc__ = plain.__doc__
@@ -31,8 +39,16 @@ for _name, _path in {
     "gather": "indexing:gather", "add_along": "indexing:add_along", "add_rows": "indexing:add_rows",
     **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along", "prod_along")},
     "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "top": "topk", "half_product": "bf16",
-    "cast": "cast", "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
+    "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
     "squared_deviations": "sums:squared_deviations",
     "rows_product": "linear", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
 }.items():  # fmt: skip
     _compiled(_name, _path)
+
+
+def _cast(x, dtype):
+    return parts.copied(x.real if x.dtype.kind == "c" and np.dtype(dtype).kind not in "cb" else x, dtype)
+
+
+_compiled("cast", "cast", _cast)
+numpy_ns.extend(large_reduction=parts.rows)

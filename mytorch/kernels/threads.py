@@ -1,4 +1,4 @@
-"""The library's own thread pool for compiled kernels and for matrix products on the CPU. Idle threads sleep.
+"""The library's own thread pool for compiled kernels, matrix products and NumPy's functions of large arrays. Idle threads sleep.
 
 Work is divided into more chunks than there are threads, and each idle thread takes the next chunk. If another program
 occupies a core, the threads on the other cores process its share. Spinning threads (OpenMP; OpenBLAS, for 2^26 cycles after each
@@ -13,6 +13,7 @@ polls in the same way while it waits for the other threads, see `numba/waiting.p
 import os
 import threading
 from collections import deque
+from contextvars import copy_context
 from queue import SimpleQueue
 
 import numpy as np
@@ -36,16 +37,17 @@ _count = _from_environment()
 _jobs = SimpleQueue()
 _started = 0
 _starting = threading.Lock()
+_within = threading.local()  # `job`: True in a thread that executes calls of `run`
 _posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of submitted jobs, and of finished threads
 
 
 def get_num_threads():
-    """Returns the number of threads that kernels and matrix products on the CPU use."""
+    """Returns the number of threads that functions of large tensors on the CPU use."""
     return _count
 
 
 def set_num_threads(n):
-    """Sets the number of threads of kernels and matrix products on the CPU.
+    """Sets the number of threads of functions of large tensors on the CPU.
 
     The default is MYTORCH_NUM_THREADS, OMP_NUM_THREADS or the number of cores.
 
@@ -81,14 +83,15 @@ class _Job:
 
 
 def _serve(jobs):
+    _within.job = True
     # Poll for a while (`rest`), then block in `get` until the next job.
     seen = _posted.item()
     while True:
         if hooks.rest is not None:
             hooks.rest(_ended, _posted, seen, LOOKS)
-        job = jobs.get()
+        job, context = jobs.get()
         seen = _posted.item()
-        job.work()
+        context.run(job.work)
 
 
 def _forget_threads():
@@ -101,8 +104,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+def _with_errors(function, settings):
+    def call(*arguments):
+        with np.errstate(**settings):
+            return function(*arguments)
+
+    return call
+
+
 def run(function, calls):
     """Calls function(*arguments) for each element of `calls` on the pool's threads and the current thread.
+
+    Each thread gets a copy of the current context, which contains the settings of `np.errstate` and of the library. Calls inside of a
+    call run on the same thread, because the other threads are busy with its siblings.
 
     Returns:
         The results, in order of completion.
@@ -112,8 +126,10 @@ def run(function, calls):
     """
     global _started
     helpers = min(_count, len(calls)) - 1
-    if helpers < 1:
+    if helpers < 1 or getattr(_within, "job", False):
         return [function(*arguments) for arguments in calls]
+    if np.__version__ < "2":  # whose np.errstate belongs to a thread, not to a context
+        function = _with_errors(function, np.geterr())
     if _started < helpers:
         with _starting:
             while _started < helpers:
@@ -122,10 +138,12 @@ def run(function, calls):
     # One queue entry per helper. A helper that comes too late finds no calls left.
     job = _Job(function, calls)
     for _ in range(helpers):
-        _jobs.put(job)
+        _jobs.put((job, copy_context()))
     ended = _ended.item()
     _posted[0] += 1
+    _within.job = True
     job.work()
+    _within.job = False
     while hooks.watch is not None and job.done.qsize() < len(calls):
         before, ended = ended, hooks.watch(_ended, ended, LOOKS)
         if ended == before:  # no thread finished while polling: block until the last call ends
@@ -152,6 +170,13 @@ def split(kernel, size, arrays, *constants):
     chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
     if chunks == 1:
         return kernel(*arrays, *constants)
+
+    def bound(length, c):
+        at = length * c // chunks
+        # Chunks of single elements begin at multiples of 64, so that vector instructions process the same elements together for
+        # any number of threads: the remainder of a loop may be rounded differently.
+        return at // 64 * 64 if length == size and c < chunks else at
+
     return any(run(kernel, [
-        (*(a[len(a) * c // chunks : len(a) * (c + 1) // chunks] for a in arrays), *constants) for c in range(chunks)
+        (*(a[bound(len(a), c) : bound(len(a), c + 1)] for a in arrays), *constants) for c in range(chunks)
     ]))  # fmt: skip

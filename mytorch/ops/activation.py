@@ -382,8 +382,7 @@ _hardshrink = _activation(
     "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g), elementwise="exact")
 _softshrink = _activation(
-    "softshrink", lambda xp, input, *, lambd: xp.where(
-        input > lambd, input - lambd, xp.where(input < -lambd, input + lambd, input * input.dtype.type(0))),
+    "softshrink", lambda xp, input, *, lambd: input - xp.clip(input, -lambd, lambd),
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),

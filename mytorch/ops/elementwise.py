@@ -580,13 +580,17 @@ minimum = binary("minimum", "Returns the smaller of two elements, or NaN if one 
 
 @op(name="clamp", elementwise="exact")
 def _clamp(xp, input, min=None, max=None):
-    if isinstance(min, (int, float)) and isinstance(max, (int, float)) and input.dtype.kind == "f":
-        low, high = input.dtype.type(min), input.dtype.type(max)
-        large = math.prod(input.shape) >= LARGE
-        return xp.clip(input, low, high) if large else xp.minimum(xp.maximum(input, low), high)
+    if input.dtype.kind == "f" and isinstance(min, _BOUNDS) and isinstance(max, _BOUNDS):
+        number = input.dtype.type
+        min, max = min if min is None else number(min), max if max is None else number(max)
+        if math.prod(input.shape) >= LARGE:  # NumPy's `maximum` of an array and a number takes four times as long
+            return xp.clip(input, number(-math.inf) if min is None else min, number(math.inf) if max is None else max)
     if min is not None:
         input = xp.maximum(input, min)
     return input if max is None else xp.minimum(input, max)
+
+
+_BOUNDS = int, float, type(None)
 
 
 def _inside(input, min, max):
@@ -864,10 +868,13 @@ def _nan_to_num(xp, input, *, nan=0.0, posinf=None, neginf=None):
             _nan_to_num.forward(xp, part, nan=nan, posinf=posinf, neginf=neginf) for part in (input.real, input.imag)
         )
         return xp.stack(tuple(parts), axis=-1).view(input.dtype)[..., 0]
-    info = dtypes.finfo(input.dtype)
-    input = xp.where(input != input, input.dtype.type(nan), input)
-    input = xp.where(input == math.inf, input.dtype.type(info.max if posinf is None else posinf), input)
-    return xp.where(input == -math.inf, input.dtype.type(info.min if neginf is None else neginf), input)
+    info, number = dtypes.finfo(input.dtype), input.dtype.type
+    if posinf is None and neginf is None:
+        out = _clamp.forward(xp, input, float(info.min), float(info.max))
+    else:
+        out = xp.where(input == math.inf, number(info.max if posinf is None else posinf), input)
+        out = xp.where(input == -math.inf, number(info.min if neginf is None else neginf), out)
+    return xp.where(input != input, number(nan), out)
 
 
 _nan_to_num.grad(input=lambda g, input, xp: xp.where(xp.isfinite(xp.detach(input)), g, 0.0))

@@ -1,5 +1,6 @@
 """Reading and writing parts of tensors: x[...], gather, index_select, masks, sorting."""
 
+import itertools
 import math
 from collections import namedtuple
 
@@ -212,6 +213,18 @@ def _misfit(shape, index):
     return f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
 
 
+def _taken(x, rows, axis):
+    """NumPy's `take`. Along the last axis it copies one element at a time, so runs of neighbors are copied as slices, as in padding."""
+    if axis == x.ndim - 1 and rows.ndim == 1 and rows.size > 16:
+        starts = [0, *np.flatnonzero(np.diff(rows) != 1) + 1, rows.size]
+        if 8 * len(starts) < rows.size and rows.min() >= 0 and rows.max() < x.shape[-1]:
+            out = np.empty((*x.shape[:-1], rows.size), x.dtype)
+            for start, stop in itertools.pairwise(starts):
+                out[..., start:stop] = x[..., rows[start] : rows[start] + stop - start]
+            return out
+    return x.take(rows, axis)
+
+
 def _picks_along_last(index):
     """Returns True if an index is [:, :, rows], for which NumPy's `take` is faster than general indexing."""
     return (
@@ -261,7 +274,7 @@ def _new_axes(found, input, index):
 def _read(input, index):
     """input[index], where the index can have arrays."""
     if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
-        return input.take(index[-1], len(index) - 1)
+        return _taken(input, index[-1], len(index) - 1)
     try:
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
@@ -817,7 +830,7 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 def _order(xp, x, dim, descending):
     """The positions that sort x; ties keep their order."""
     x = x.astype(np.float32) if x.dtype.kind == "V" else x  # NumPy does not sort the NaNs of bfloat16 to the end
-    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
+    keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.KEYED else None
     if keys is not None:
         keys.sort(-1)
         keys &= 0xFFFFFFFF
@@ -879,7 +892,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def _topk(xp, input, *, k, dim, largest):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    large = xp is numpy_ns and input.size >= blocks.LARGE
+    large = xp is numpy_ns and input.size >= blocks.KEYED
     indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
     if indices is None:
         indices = _order(xp, input, dim, largest)[(*(slice(None),) * dim, slice(0, k))]

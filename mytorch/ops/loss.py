@@ -24,7 +24,7 @@ from .dispatch.precision import in_precision
 from .dispatch.refused import check_dtypes, refuse_grad, refuses
 from .dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import cast, minimum, where
-from .movement import broadcast_tensors, contiguous
+from .movement import broadcast_tensors
 from .special import xlogy
 
 
@@ -318,12 +318,36 @@ def _elementwise_loss(xp, input, target, *, kind, reduction="mean", beta=1.0):
 _elementwise_loss.register_kernel(cuda="mytorch.kernels.triton.losses")
 
 
-@op(name="nll", dtype="same", integers=("target",))
+@op(name="nll", dtype="same", integers=("target",), half="everywhere")
 def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean"):
-    """Computes `nll_loss` of (N, C, L) by a kernel; second derivatives run this forward over Tensors."""
-    return _picked_losses(input, target, None if weight is None else Tensor._wrap(weight), ignore_index, reduction)
+    """Computes `nll_loss` of (N, C, …) with class indices (N, …)."""
+    kept, weights = _target_weights(xp, input, target, weight, ignore_index)
+    picked = xp.gather(input, (target * kept)[:, None], 1)[:, 0]
+    losses = xp.where(kept, -picked * weights, 0.0)  # also where a logarithm is infinite
+    if reduction == "none":
+        return losses
+    return xp.sum(losses) / xp.sum(weights) if reduction == "mean" else xp.sum(losses)
 
 
+def _target_weights(xp, input, target, weight, ignore_index):
+    """Returns True for targets that are not ignored, and the weight of each target, 0 for ignored ones."""
+    kept = target != ignore_index
+    weights = xp.astype(xp.asarray(kept), input.dtype)
+    if weight is not None:
+        weights = weights * xp.astype(xp.asarray(weight), input.dtype)[xp.asarray(target * kept)]
+    return kept, weights
+
+
+def _nll_grad(g, input, target, weight, ignore_index, reduction, xp):
+    kept, weights = _target_weights(xp, input, target, weight, ignore_index)
+    if reduction == "mean":
+        weights = weights / xp.sum(weights)
+    classes = xp.reshape(xp.arange(input.shape[1]), (-1, *(1,) * (input.ndim - 2)))
+    chosen = (classes == xp.asarray(target * kept)[:, None]) & kept[:, None]
+    return xp.where(chosen, -(g * weights)[:, None], 0.0)
+
+
+_nll.grad(input=_nll_grad)
 _nll.register_kernel(cuda="mytorch.kernels.triton.losses:nll")
 
 
@@ -440,45 +464,31 @@ def nll_loss(
 
     See also: `nn.NLLLoss`, `nn.functional.log_softmax`.
     """
-    refuse_grad("nll_loss", weight=weight)
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
-    if input.ndim == 0:
+    shape = shape_of(input)
+    if not shape:
         raise ValueError("nll_loss: Expected 1 or more dimensions (got 0).")
-    single = input.ndim == 1
+    single = len(shape) == 1
     rows = input.unsqueeze(0) if single else input
-    classes = rows.shape[1]
+    n, classes, *rest = shape_of(rows)
     _check_weight(weight, classes, "nll_loss", input)
+    refuse_grad("nll_loss", True, weight=weight)
     index = class_indices(target, "nll_loss")
     index = index.reshape(1) if single and index.size == 1 else index
-    if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
+    if (n, *rest) != index.shape:
         raise ValueError(
-            f"nll_loss: expected target of shape {(rows.shape[0], *rows.shape[2:])} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}."
+            f"nll_loss: expected target of shape {(n, *rest)} for input of shape {shape}, got {shape_of(target)}."
         )
     _check_classes(index, classes, ignore_index, "nll_loss")
-    fixed = weight is None or not getattr(weight, "requires_grad", False)
-    options = {"weight": raw_of(weight), "ignore_index": ignore_index, "reduction": reduction}
-    if fixed and _runs(_nll, fused, (rows, index), options):
-        flat = watched(index.reshape(len(index), math.prod(index.shape[1:])), target)
-        losses = _nll.dispatch(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), flat, fused=fused, **options)
-        losses = losses.reshape(index.shape) if reduction == "none" else losses
-    else:
-        losses = _picked_losses(rows, watched(index, target), weight, ignore_index, reduction)
+    flat = len(rest) != 1 and not isinstance(raw_of(input), ndarray)  # the kernel's form is (N, C, L)
+    if flat:
+        rows, index = rows.reshape(n, classes, math.prod(rest)), index.reshape(n, math.prod(rest))
+    losses = _nll.fast_call(
+        rows, watched(index, target), weight=raw_of(weight), ignore_index=ignore_index, reduction=reduction, fused=fused
+    )
+    losses = losses.reshape(n, *rest) if flat and reduction == "none" else losses
     return losses.squeeze(0) if reduction == "none" and single else losses
-
-
-def _picked_losses(rows, target, weight, ignore_index, reduction):
-    """Computes the losses of log-probabilities (N, C, …) with classes (N, …), an Array or a raw array, and reduces them."""
-    index = raw_of(target)
-    kept = index != ignore_index
-    safe = Tensor._of(watched(xp_of(index).where(kept, index, 0), target))
-    weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
-    if weight is not None:
-        weights = weights * weight[safe]
-    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.long().unsqueeze(1)).squeeze(1) * weights, 0.0)
-    if reduction == "none":
-        return contiguous(losses)
-    return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 
 @op(layout=iterator, half="itself")

@@ -238,7 +238,7 @@ def _kth(name, input, dim, keepdim, place):
     if x.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'. Cast the input to uint8.")
     raw, place = raw_of(x), place(x.shape[d])
-    found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
+    found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.KEYED else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
     if name == "median" and x.dtype.is_floating_point:  # the first NaN, if there is one
         lost = isnan.fast_call(x)

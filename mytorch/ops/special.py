@@ -35,14 +35,18 @@ def _lcm(a, b):
 
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
+    forward = (
+        (lambda xp, input, other: _apply(xp, function, input, other))
+        if binary
+        else (lambda xp, input: _apply(xp, function, input))
+    )
+    forward.array_function = function if isinstance(function, str) else None
     if binary:
         record = op(dtype=dtype, name=name, elementwise="exact" if name == "nextafter" else True, layout=iterator)(
-            lambda xp, input, other: _apply(xp, function, input, other)
+            forward
         )
     else:
-        record = op(dtype=dtype, name=name, autocast=autocast, elementwise=True)(
-            lambda xp, input: _apply(xp, function, input)
-        )
+        record = op(dtype=dtype, name=name, autocast=autocast, elementwise=True)(forward)
     record.__doc__ = record.fast_call.__doc__ = doc
     if bind:
         public(name=name, names=names)(record)

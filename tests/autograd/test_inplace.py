@@ -169,6 +169,7 @@ SAMPLES = {  # op with index inputs -> shapes of its other inputs, shapes of its
     "index_write": ([(3, 2, 4), (5, 2)], [(5,), (5,)], {"layout": ("array", slice(None), "array")}),
     "index_zeros": ([(5, 2)], [(5,), (5,)], {"layout": ("array", slice(None), "array"), "shape": (3, 2, 4)}),
     "linear_cross_entropy": ([(3, 2), (4, 2), (4,)], [(3,)], {}),
+    "nll": ([(3, 4)], [(3,)], {}),
     "put_along": ([(3, 4)], [(3, 4)], {"dim": 0, "shape": (3, 4)}),
     "scatter": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0}),
     "scatter_extreme": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0, "largest": True, "include_self": False}),

@@ -156,3 +156,49 @@ def test_nonzero_static(values, options, torch):
     assert (got.tolist(), tuple(got.shape)) == (want.tolist(), tuple(want.shape))
     with pytest.raises(RuntimeError, match="at least 0"):
         mytorch.nonzero_static(mytorch.tensor(values), size=-1)
+
+
+def test_runs_of_neighbors_along_the_last_axis():
+    """Runs are copied as slices. The result is the one of NumPy, and an index out of bounds raises an error."""
+    x = np.random.default_rng(0).standard_normal((30, 4, 100))
+    indices = [[*range(50)], [*range(99, 40, -1)], [-1, *range(60)], [*range(3, 60), 5, 5, *range(70, 100)]]
+    for index in [
+        *indices,
+        [*range(20, 80)] * 2,
+        [7] * 40,
+        [*range(-100, 0)],
+        np.random.default_rng(1).permutation(100),
+    ]:
+        for array in (x, x.transpose(1, 0, 2), x[..., ::-1].copy()[..., ::-1]):
+            wanted = array[:, :, index]
+            t = mytorch.tensor(array)
+            np.testing.assert_array_equal(t[:, :, mytorch.tensor(index)].numpy(), wanted)
+            np.testing.assert_array_equal(t.index_select(2, mytorch.tensor(index) % 100).numpy(), wanted)
+    for index in ([*range(50, 101)], [-101, *range(50)]):
+        with pytest.raises(IndexError):
+            mytorch.tensor(x)[:, :, mytorch.tensor(index)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8"])
+def test_sorting_is_stable_at_each_size(dtype):
+    """Small arrays are sorted by NumPy, medium and large ones by integer keys: values, ties, zeros and NaN in the same order."""
+    rng = np.random.default_rng(0)
+    for shape in ((30, 33), (1023,), (1024,), (41, 25), (3, 20, 25), (90, 100)):
+        x = rng.integers(0, 9, shape).astype(np.float32)
+        if dtype in ("float32", "float64", "float16", "bfloat16"):
+            x = np.where(rng.random(shape) < 0.1, -x, x / 4)
+        for nan in (False, True)[: 1 + ("float" in dtype)]:
+            x.reshape(-1)[:: 50 if nan else x.size + 1] = np.nan if nan else x.reshape(-1)[0]
+            t = mytorch.tensor(x).to(getattr(mytorch, dtype))
+            wide = t.to(mytorch.float64).numpy()
+            for dim in range(len(shape)):
+                values, indices = t.sort(dim, stable=True)
+                wanted = np.argsort(wide, dim, kind="stable")
+                np.testing.assert_array_equal(indices.numpy(), wanted)
+                np.testing.assert_array_equal(values.double().numpy(), np.take_along_axis(wide, wanted, dim))
+                values, indices = t.topk(3, dim, largest=False)
+                np.testing.assert_array_equal(values.double().numpy(), np.sort(wide, dim).take(range(3), dim))
+                np.testing.assert_array_equal(np.take_along_axis(wide, indices.numpy(), dim), values.double().numpy())
+                kth = np.sort(wide, dim).take((shape[dim] - 1) // 2, dim)
+                if not nan:
+                    np.testing.assert_array_equal(t.median(dim)[0].double().numpy(), kth)

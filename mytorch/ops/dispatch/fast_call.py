@@ -10,6 +10,7 @@ and formulas are set later. `_unary` and `_binary` repeat the code of `_tensor`,
 8 % of the time of a recorded call.
 """
 
+from functools import partial
 from types import MethodType
 
 import numpy as np
@@ -111,6 +112,7 @@ def _unary(op, dispatch):
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not _refused(op)
+    divided_from = op.divided_from
     only, rounds = names[0] if names else None, op.half != "itself" and not op.refused
     layout, follows, always = _layout_of(op)
     ufunc = layout is iterator and isinstance(compute, np.ufunc)
@@ -158,7 +160,10 @@ def _unary(op, dispatch):
             operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
             return execute(op.by_kernel(module) if module else reference, operands, attrs, mode, (input,))
         try:
-            out = compute(x, **attrs) if attrs else compute(x)
+            if x.size < divided_from:
+                out = compute(x, **attrs) if attrs else compute(x)
+            else:
+                out = op.in_parts(partial(compute, **attrs) if attrs else compute, x)
         except Exception as error:
             translate_error(op, (x,), attrs, error)
             raise
@@ -225,7 +230,7 @@ def _binary(op, operator, dispatch, numbers):
     compute, accepted, promotes = on_numpy(op), _accepted(op), op.dtype != "same"
     float32 = "f" in accepted
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
-    any_dtype, layout = accepted is _ALL, op.layout
+    any_dtype, layout, divided_from = accepted is _ALL, op.layout, op.divided_from
     follows = layout is iterator
     ufunc = follows and isinstance(getattr(np, op.xp_name, None) if op.xp_name else compute, np.ufunc)
 
@@ -266,7 +271,10 @@ def _binary(op, operator, dispatch, numbers):
         else:
             return general(input, other)
         try:
-            out = compute(x0, x1)
+            if x0.size < divided_from and (array1 is None or x1.size < divided_from):
+                out = compute(x0, x1)
+            else:
+                out = op.in_parts(compute, x0, x1)
         except Exception as error:
             translate_error(op, (x0, x1), {}, error)
             raise
@@ -325,6 +333,7 @@ def _ternary(op, dispatch):
     residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
     promoted = () if op.dtype == "same" else op.promoted or range(3)
     first, second, third = (i in promoted for i in range(3))
+    divided_from = op.divided_from
     accepted = _accepted(op)
     layout, follows, always = _layout_of(op)
 
@@ -398,7 +407,10 @@ def _ternary(op, dispatch):
                 operands = (x0, x1, x2), (edge0, edge1, edge2), (array0, array1, array2), mask, numpy_ns
                 return op.execute(op.by_kernel(module), operands, attrs, mode, args)
         try:
-            out = forward(numpy_ns, x0, x1, x2, **attrs)
+            if x0.size < divided_from:
+                out = forward(numpy_ns, x0, x1, x2, **attrs)
+            else:
+                out = op.in_parts(partial(forward, numpy_ns, **attrs), x0, x1, x2)
         except Exception as error:
             translate_error(op, (x0, x1, x2), attrs, error)
             raise

@@ -19,6 +19,7 @@ from ...arrays.overriding import NOTHING, asking, can_override, overriding
 from ...arrays.tensor import Tensor, refresh, replace_edge
 from ...autograd.mode import get_mode, inference_counter
 from ...autograd.node import Leaf, Node, copy_saved
+from ...kernels import parts
 from .op import name_node, op, to_dtype
 from .operands import is_operand
 from .overlap import (
@@ -139,7 +140,10 @@ def in_place(function, name):
             operands = [_operand(a, x) for a in args]
             if not any(o is None for o in operands):
                 try:
-                    into(x, *operands, out=x)
+                    if x.size < parts.LEAST:
+                        into(x, *operands, out=x)
+                    else:
+                        parts.update(into, x, x, *operands)
                 except TypeError:  # not defined for this dtype: the op names it
                     function(self, *args)
                     raise
@@ -256,7 +260,7 @@ def adopt(self, result, name):
             refuse_shared(self, name, overlapping=True)
         changed = write_overlapping(raw, value.astype(raw.dtype, copy=False), name)
     elif value is not raw:
-        assign(raw, value)
+        (assign if type(raw) is not ndarray or raw.size < parts.LEAST else parts.assign)(raw, value)
     array._bump()
     if mode.interpreter:
         mode.interpreter.adopt(self, result)

@@ -17,8 +17,9 @@ values to save. It is computed once for each set of inputs that require gradient
 import copy
 import traceback
 from contextlib import nullcontext
+from functools import partial
 
-from ...arrays import config, gpu, is_raw, memory_owner, meta_ns, numpy_ns
+from ...arrays import config, gpu, is_raw, memory_owner, meta_ns, ndarray, numpy_ns
 from ...arrays.array import Array, other_device
 from ...arrays.errors import PACKAGE
 from ...arrays.memory_format import layout, preserve
@@ -149,8 +150,12 @@ class Op(Record):
     def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, half=None):
         """Runs an implementation on raw arrays, wraps its results and records them."""
         raws, _, _arrays, mask, xp = operands
+        forward = implementation.forward
         try:
-            result = implementation.forward(xp, *raws, **attrs)
+            if self.elementwise and xp is numpy_ns and not implementation.is_kernel and self.are_large(raws):
+                result = self.in_parts(partial(forward, xp, **attrs), *raws)
+            else:
+                result = forward(xp, *raws, **attrs)
             if result is None and implementation.is_kernel:  # a kernel that does not support these values
                 half = half_of(raws)
                 reference = self.reference_for(xp, half)
@@ -177,6 +182,10 @@ class Op(Record):
         if mask and as_tensor and mode.grad:
             self.record(outs, results, implementation, extra, operands, attrs, mode)
         return outs if self.outputs else outs[0]
+
+    def are_large(self, raws):
+        """Returns True if the result of these operands is computed in parts, see kernels/parts.py."""
+        return any(type(r) is ndarray and r.size >= self.divided_from for r in raws)
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
         """Attaches a Node to the result tensors, or OutputEdges of one."""

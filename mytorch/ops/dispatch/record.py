@@ -53,7 +53,8 @@ Rules:
   A variadic input is a tuple in a formula.
 * `view=True`: the result can share the memory of the input.
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
-  that values are selected or compared, without rounding.
+  that values are selected or compared, without rounding. On a CPU, the library's own ops receive large arrays in parts, on several
+  threads at once (kernels/parts.py), so their functions keep no state.
 * `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
   kernel runs), or "forward" (everywhere, but not in gradients, which move values or which PyTorch composes of functions that round).
   "itself" passes half precision to an op that has kernels for it, rounds where PyTorch does, or only moves values. The default is "cpu" for ops that promote their inputs, and "itself" for views and for
@@ -80,8 +81,12 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
+
+from ...arrays import numpy_ns
 from ...arrays.arguments import names_of
 from ...arrays.memory_format import in_rows, iterator
+from ...kernels import parts
 from ...kernels.registry import Kernels
 from .checked import checked, is_users
 from .refused import characters
@@ -192,6 +197,9 @@ class Record:
         self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
         self.elementwise = elementwise
+        # Size of a result from which NumPy's work is divided. A program's own function always gets whole arrays.
+        self.divides = bool(elementwise) and not is_users(forward)
+        self.divided_from = parts.LEAST if self.divides and self.name not in parts.WHOLE else sys.maxsize
         exempt = view or dtype == "same" or elementwise == "exact"
         self.half = half or ("itself" if exempt else "cpu")
         # The rule for the memory order of results, a function of arrays/memory_format.py; None: as forward returns them.
@@ -241,6 +249,11 @@ class Record:
         self.reference.vjp = self.reference.checked(formula_of(function))
         self._forget_plans()
         return self
+
+    def in_parts(self, function, *operands):
+        """Returns function(*operands) for large arrays, computed in parts. For floats, the ufunc `xp_name` replaces the function."""
+        ufunc = getattr(numpy_ns, self.xp_name, None) if self.xp_name else None
+        return parts.elementwise(self.name, function, *operands, ufunc=ufunc if type(ufunc) is np.ufunc else None)
 
     def _check_differentiable(self):
         if not self.differentiable:
@@ -406,6 +419,7 @@ class SavePlan:
         watches: True if an input or output is saved, so that its version must be stored.
         pick_arrays: `pick` for a tuple of the inputs, the output and `xp`; None if other values are saved.
         ports: number of differentiable outputs; 0 for a single one.
+        divides: True if the formulas of an elementwise op can compute a part of a large gradient.
     """
 
     run = None  # autograd.Function sets it
@@ -444,6 +458,11 @@ class SavePlan:
         self.wanted = self.floats_only or implementation.wants(mask)
         self.needs_shapes, self.needs_dtypes, self.needs_accum = (
             word in names for word in ("shapes", "dtypes", "float32_accum")
+        )
+        self.divides = (
+            op.divides
+            and not implementation.is_kernel
+            and not {"shape", "shapes", "needs", "float32_accum", "owned_sum"}.intersection(names)
         )
         self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])

@@ -1,0 +1,241 @@
+"""The one place that divides NumPy's work on large arrays among the library's threads.
+
+NumPy computes on one thread. Since an element of an elementwise function depends on no other element, and a row of a reduction on no
+other row, both can be computed part by part, on several threads. A ufunc writes each part into the result. A function that is composed of
+several steps returns a new array, which is copied, so a composed function of one step is not divided.
+
+Dividing a call costs about 15 microseconds, in which a sum of 10^5 numbers is complete, but not their sines. So the first calls of a
+function with a dtype run on one thread and are measured, and the next ones are divided if they take long enough.
+
+The results have the same bits in both cases and for any number of threads: the parts begin at multiples of 64 elements, so that
+vector instructions process the same elements together.
+"""
+
+import math
+from functools import partial
+from time import thread_time
+
+import numpy as np
+
+from ..arrays import memory_format
+from . import threads
+
+LEAST = 1 << 17  # elements of a result from which dividing can pay
+BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
+WORTH = 45e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
+STEPS = 4  # a composed function pays this for each part and step, so it needs as many times WORTH
+CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
+# Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
+WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
+_costs = {}  # what was called -> (number of measured calls, fewest seconds for an element)
+
+
+def _pays(key, size, worth=1):
+    """Returns True if a call for `size` elements is long enough to be divided, by the first calls; None if these are not measured yet."""
+    calls, cost = _costs.get(key, (0, 0.0))
+    return None if calls < CALLS else cost * size >= WORTH * worth
+
+
+def _undivided(pays, key, size, function, *arguments, **options):
+    """Returns function(*arguments, **options). If `pays` is None, stores the processor time that it took."""
+    if pays is not None:
+        return function(*arguments, **options)
+    start = thread_time()
+    result = function(*arguments, **options)
+    cost, (calls, least) = (thread_time() - start) / size, _costs.get(key, (0, math.inf))
+    _costs[key] = calls + 1, min(cost, least)
+    return result
+
+
+def elementwise(name, function, *operands, ufunc=None):
+    """Returns function(*operands) for a function in which each element depends on the elements at the same position.
+
+    Args:
+        name: what the function is known by; calls with the same name and dtype are expected to take the same time.
+        function: a ufunc, or a composed function, which may raise or return an operand.
+        operands: NumPy arrays, which broadcast, and values of other types.
+        ufunc: the ufunc that does the same for floats, or None.
+    """
+    if threads.get_num_threads() == 1:
+        return function(*operands)
+    size, dtype = 0, None
+    for a in operands:
+        if type(a) is np.ndarray and a.size > size:
+            size, dtype = a.size, a.dtype
+    single, key = type(function) is np.ufunc or ufunc is not None, (name, dtype)
+    pays = _pays(key, size, 1 if single else STEPS)
+    if size < LEAST or not pays:
+        return _undivided(pays, key, max(size, 1), function, *operands)
+    arrays = [a for a in operands if _is_array(a)]
+    if ufunc is not None:
+        floats = all(a.dtype.kind == "f" and a.itemsize > 2 for a in operands if type(a) is np.ndarray)
+        function = ufunc if floats else function
+    single = type(function) is np.ufunc
+    shape = arrays[0].shape
+    flat = all(a.flags.c_contiguous and a.shape == shape for a in arrays)
+    if not flat:
+        try:
+            shape = np.broadcast_shapes(*[a.shape for a in arrays])
+        except ValueError:
+            return function(*operands)  # raises NumPy's error
+    size = math.prod(shape)
+    count = _count(size) if single else max(threads.get_num_threads(), -(-size // BLOCK))
+    example = _example(function, operands)
+    base = getattr(example, "base", None)
+    if type(example) is not np.ndarray or any(base is a or base is a.base is not None for a in arrays):
+        return function(*operands)
+    if flat:
+        to = out = np.empty(shape, example.dtype)
+    else:
+        # PyTorch's order of axes in memory, with the outermost axis first.
+        strides = memory_format.iterated_strides(shape, operands)
+        axes = tuple(sorted(range(len(shape)), key=lambda axis: (-strides[axis], shape[axis] > 1)))
+        to = np.empty([shape[axis] for axis in axes], example.dtype)
+        out = to.transpose(memory_format.inverse(axes))
+        operands = [
+            a.reshape((1,) * (to.ndim - a.ndim) + a.shape).transpose(axes) if _is_array(a) else a for a in operands
+        ]
+    threads.run(partial(_into if single else _copied, function), _cut(count, to, operands))
+    return out
+
+
+def _example(function, operands):
+    """Returns the result for empty operands, which has the dtype of the result. None if the function does not accept them."""
+    try:
+        return function(*[a[(slice(0),) * a.ndim] if _is_array(a) else a for a in operands])
+    except Exception:
+        return None
+
+
+def _is_array(a):
+    return type(a) is np.ndarray and a.ndim > 0
+
+
+def update(function, out, *operands):
+    """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
+    key = function, out.dtype
+    pays = _pays(key, out.size)
+    if pays and _can_divide(out, operands):
+        threads.run(partial(_into, function), _cut(_count(out.size), out, operands))
+    else:
+        _undivided(pays, key, out.size, function, *operands, out=out)
+
+
+def assign(out, source):
+    """Executes out[...] = source."""
+    key = "copy", out.dtype, getattr(source, "dtype", None)
+    pays = _pays(key, out.size)
+    if pays and _can_divide(out, (source,)):
+        threads.run(_assign, _cut(_count(out.size), out, (source,)))
+    else:
+        _undivided(pays, key, out.size, _assign, out, source)
+
+
+def copied(x, dtype=None, order="K"):
+    """Returns a copy of an array, as `x.astype(dtype, order)`."""
+    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    if x.size < LEAST or threads.get_num_threads() == 1:
+        return x.astype(dtype, order)
+    key = "copy", dtype, x.dtype
+    pays = _pays(key, x.size)
+    if not pays:
+        return _undivided(pays, key, x.size, x.astype, dtype, order)
+    out = np.empty_like(x, dtype, order)
+    assign(out, x)
+    return out
+
+
+def rows(function, x, axis, keepdims):
+    """Returns function(x, axis, keepdims), a reduction. The parts are ranges of an axis that is not reduced.
+
+    Args:
+        axis: an axis, a tuple of axes, or None for all.
+    """
+    if x.size < LEAST or axis is None or threads.get_num_threads() == 1:
+        return function(x, axis, keepdims)
+    axes = [a % x.ndim for a in (axis if type(axis) is tuple else (axis,))]
+    kept = [a for a in range(x.ndim) if a not in axes and x.shape[a] > 1]
+    if not kept:
+        return function(x, axis, keepdims)
+    key = function, x.dtype, x.ndim - 1 in axes
+    pays = _pays(key, x.size)
+    if not pays:
+        return _undivided(pays, key, x.size, function, x, axis, keepdims)
+    along = max(kept, key=lambda a: abs(x.strides[a]))
+    calls = _slices(_count(x.size), along, x, ())
+    parts = [None] * len(calls)
+
+    def reduce(i, part):
+        parts[i] = function(part, axis, keepdims)
+
+    threads.run(reduce, [(i, part) for i, (part,) in enumerate(calls)])
+    return np.concatenate(parts, along if keepdims else along - sum(a < along for a in axes))
+
+
+def _count(size):
+    """Returns the number of parts of a ufunc's work: two for each thread, so that a busy core delays only a part."""
+    return min(2 * threads.get_num_threads(), max(2 * size // LEAST, 2))
+
+
+def _can_divide(out, operands):
+    """Returns True if a write into `out` can be divided: it is large, and no part overlaps what another part reads or writes."""
+    if out.size < LEAST or threads.get_num_threads() == 1:
+        return False
+    if not memory_format.is_dense(out.shape, memory_format.element_strides(out)):
+        return False
+    for a in operands:
+        if _is_array(a) and (a.ndim > out.ndim or (not _is_same(a, out) and np.may_share_memory(a, out))):
+            return False
+    return True
+
+
+def _is_same(a, b):
+    """Returns True if two arrays are the same elements of the same memory."""
+    if a is b:
+        return True
+    start, other = (x.__array_interface__["data"][0] for x in (a, b))
+    return start == other and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+
+
+def _cut(count, out, operands):
+    """Returns the arguments of the calls of about `count` parts: a part of `out`, and the parts of the operands, which broadcast."""
+    shape, values = out.shape, (out, *operands)
+    arrays = [type(a) is np.ndarray and a.ndim > 0 for a in values]
+    if all(not sliced or (a.flags.c_contiguous and a.shape == shape) for a, sliced in zip(values, arrays, strict=True)):
+        values = [(a.reshape(-1) if sliced else a, sliced) for a, sliced in zip(values, arrays, strict=True)]
+        step = -(-out.size // (64 * count)) * 64
+        return [
+            [a[start : start + step] if sliced else a for a, sliced in values] for start in range(0, out.size, step)
+        ]
+    # The outermost axis that is long enough keeps the parts contiguous.
+    order = sorted(range(out.ndim), key=lambda axis: -abs(out.strides[axis]))
+    along = next((a for a in order if shape[a] >= count), max(order, key=lambda a: shape[a]))
+    return _slices(count, along, out, operands)
+
+
+def _slices(count, along, out, operands):
+    size = out.shape[along]
+    step = -(-size // count)
+    if out.strides[along] == out.itemsize:
+        step = -(-step // 64) * 64
+    columns = []
+    for a in (out, *operands):
+        axis = along - out.ndim + a.ndim if _is_array(a) else -1
+        if axis < 0 or a.shape[axis] == 1 != size:
+            columns.append([a] * -(-size // step))
+        else:
+            before = (slice(None),) * axis
+            columns.append([a[(*before, slice(start, start + step))] for start in range(0, size, step)])
+    return list(zip(*columns, strict=True))
+
+
+def _into(function, out, *operands):
+    function(*operands, out=out)
+
+
+def _copied(function, out, *operands):
+    out[...] = function(*operands)
+
+
+def _assign(out, source):
+    out[...] = source
