@@ -268,3 +268,17 @@ def test_negative_exponents_of_integers(dtype, exponent, torch):
                 call()
     values = [(L.tensor([1, 2, 3]) ** L.tensor(exponent, dtype=L.int8)).tolist() for L in (mytorch, torch)]
     assert values[0] == values[1]
+
+
+@pytest.mark.parametrize(
+    "call", "random_(3) normal_() uniform_() bernoulli_(0.5) exponential_() cauchy_() geometric_(0.4)".split()
+)
+def test_refused_calls_draw_nothing(call, torch):
+    for L in (mytorch, torch):
+        x = L.ones(2, 3).requires_grad_()
+        L.manual_seed(0)
+        first = L.rand(1).tolist()
+        L.manual_seed(0)
+        with pytest.raises(RuntimeError, match="leaf"):
+            eval(f"x[0].{call}", {"x": x})
+        assert L.rand(1).tolist() == first

@@ -915,6 +915,7 @@ def _in_memory_order(raw, source, draw):
 
 def _filled(self, generator, name, draw, number=0):
     """Fills a tensor in place with draw(source, shape, dtype)."""
+    check_writable(self, name)  # a refused call draws nothing
     raw, source = _drawn(self, generator)
     numbers = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
     with device_guard(raw):
