@@ -86,6 +86,8 @@ def pad(input, pad, mode="constant", value=None):
         return input.clone()
     if mode == "constant":
         value = 0.0 if value is None else value
+        if type(value) is complex and input.dtype.numpy.kind != "c":
+            raise TypeError("pad(): argument 'value' (position 4) must be float, not complex")
         if type(value) is int and value < 0 and input.dtype.numpy.kind == "u":
             raise RuntimeError(f"value cannot be converted to type {input.dtype.name}_t without overflow")
         value = dtypes.fitting(value, input.dtype)

@@ -1,7 +1,7 @@
 """Adam and AdamW."""
 
 from ..arrays import numpy_ns, xp_of
-from ..arrays.tensor import Tensor
+from ..arrays.tensor import Tensor, is_tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import count_step, decay_factors, zeros_for
@@ -54,6 +54,10 @@ class Adam(Optimizer):
             error = ValueError if isinstance(betas, (tuple, list)) else TypeError
             raise error(f"{type(self).__name__}: expected betas to be two numbers, got {betas!r}.")
         options["betas"] = tuple(b if g is None else g for b, g in zip(options["betas"], given, strict=True))
+        if options["foreach"] and not options["capturable"]:  # as in PyTorch, which refuses it for Adam and AdamW only
+            for name, value in zip(("lr", "betas[0]", "betas[1]"), (options["lr"], *options["betas"]), strict=True):
+                if is_tensor(value):
+                    raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
         return super().check_options(options)
 
     def launch(self, fused):

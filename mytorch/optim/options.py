@@ -116,14 +116,8 @@ def check_flags(options):
 
     Raises:
         RuntimeError: `fused` together with `foreach` or `differentiable`.
-        ValueError: a tensor as lr or beta of Adam or AdamW together with foreach=True, unless `capturable` is True.
     """
     foreach, fused = options.get("foreach"), options.get("fused")
-    if foreach and "amsgrad" in options and not options["capturable"]:
-        betas = {f"betas[{i}]": b for i, b in enumerate(options.get("betas", ()))}
-        for name, value in {"lr": options["lr"], **betas}.items():
-            if is_tensor(value):
-                raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
     if options.get("differentiable") and fused:
         raise RuntimeError("`fused` does not support `differentiable`")
     if foreach and fused:

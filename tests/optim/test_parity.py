@@ -206,6 +206,13 @@ def test_tensor_lr_and_its_limits():
             L.optim.SGD([p], lr=L.ones(2))
         with pytest.raises(ValueError, match="lr as a Tensor is not supported for capturable=False and foreach=True"):
             L.optim.AdamW([p], lr=L.tensor(0.1), foreach=True)
+        others = made[-1][0]
+        for kind in ("SGD", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "ASGD"):
+            q = L.nn.Parameter(L.ones(3))
+            optimizer = getattr(L.optim, kind)([q], lr=L.tensor(0.1), foreach=True)
+            q.grad = L.ones(3)
+            optimizer.step()
+            others.append(q)
     _compare(made)
 
 

@@ -35,7 +35,7 @@ _KINDS = {
     "i": "lerp",
     "BI": "adjugate cholesky eig inverse linalg_det linalg_solve logabsdet norm pinv qr sign_of_det std svd var",
     "Bc": "hardtanh relu",
-    "C": "fmax fmin max maximum min minimum sort",
+    "C": "deg2rad fmax fmin max maximum min minimum rad2deg sort",
     "BC": "argmax argmin topk",
 }
 _CHARACTERS = {"b": "?", "i": "bBhHiIlLqQ", "c": "FD"}
