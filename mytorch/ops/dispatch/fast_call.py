@@ -454,7 +454,7 @@ def _nary(op, dispatch):
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
-    floats, integers = op.floats, op.integers
+    floats, integers, divided_from = op.floats, op.integers, op.divided_from
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
     refused = _refused(op)
@@ -512,7 +512,10 @@ def _nary(op, dispatch):
                 edges, arrays, mask = operands_of(args) if differentiable and mode.grad else ((), (), 0)
                 return op.execute(op.by_kernel(module), (raws, edges, arrays, mask, numpy_ns), attrs, mode, args)
         try:
-            out = forward(numpy_ns, *raws, **attrs)
+            if x.size < divided_from:
+                out = forward(numpy_ns, *raws, **attrs)
+            else:
+                out = op.in_parts(partial(forward, numpy_ns, **attrs), *raws)
         except Exception as error:
             translate_error(op, raws, attrs, error)
             raise
