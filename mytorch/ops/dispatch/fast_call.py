@@ -117,7 +117,7 @@ def _unary(op, dispatch):
     layout, follows, always = _layout_of(op)
     ufunc = layout is iterator and isinstance(compute, np.ufunc)
     # Set at the first recorded call, since the formulas are given after the definition.
-    plan = wanted = saves_input = saves_out = pick = None
+    plan = wanted = saves_input = saves_out = pick_arrays = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
     def forget():
@@ -127,7 +127,7 @@ def _unary(op, dispatch):
     reference.cached_by.append(forget)
 
     def call(input, *args, **attrs):
-        nonlocal plan, wanted, saves_input, saves_out, pick
+        nonlocal plan, wanted, saves_input, saves_out, pick_arrays, pick
         mode = get_mode()
         fused = None
         if attrs:
@@ -201,14 +201,18 @@ def _unary(op, dispatch):
                 plan = reference.plan(1)
                 pick = plan.picker(basic) if set(plan.names) <= {*basic} else None
                 wanted, saves_input, saves_out = plan.wanted, bool(plan.inputs), bool(plan.out)
+                pick_arrays = plan.pick_arrays
             if wanted and out.dtype.kind in "fcV":
-                middle = args if len(args) == total else {**defaults, **attrs}.values()
-                if pick is not None:
-                    saved = pick((x, out, numpy_ns, x.shape, *middle))
+                if pick_arrays is not None:
+                    saved = pick_arrays((x, out, numpy_ns))
                 else:
-                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
-                    values = (x, out, *extra, *middle, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum)
-                    saved = plan.pick(values)
+                    middle = args if len(args) == total else {**defaults, **attrs}.values()
+                    if pick is not None:
+                        saved = pick((x, out, numpy_ns, x.shape, *middle))
+                    else:
+                        accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
+                        values = x, out, *extra, *middle, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum
+                        saved = plan.pick(values)
                 versions = ()
                 if saves_input:
                     counter = array._version_counter
