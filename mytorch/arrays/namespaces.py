@@ -370,10 +370,9 @@ numpy_ns = Namespace(
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
-    large_reduction=lambda reduce, x, axis, keepdims: reduce(
-        x, axis, keepdims
-    ),  # kernels/arrays.py replaces this function
-    large_where=blocks.where,  # kernels/arrays.py replaces this function
+    # kernels/arrays.py replaces the next two.
+    large_reduction=lambda reduce, x, axis, keepdims: reduce(x, axis, keepdims),
+    large_where=blocks.where,
     stack=_numpy_stack,
     top=blocks.top,
     sum=_numpy_sum,

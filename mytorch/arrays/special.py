@@ -387,9 +387,8 @@ def _upper_fraction(a, x):
         c = numerator / c + b
         step = d * c
         h *= np.where(live, step, 1.0)
-        live &= (
-            np.abs(step - 1) > 4e-16
-        )  # each element ends by itself, so that its digits do not depend on the other elements
+        # Each element ends by itself, so that its digits do not depend on the other elements.
+        live &= np.abs(step - 1) > 4e-16
         if i % 4 == 0 and not live.any():
             break
     return h * np.exp(a * np.log(x) - x - _lgamma32(a))

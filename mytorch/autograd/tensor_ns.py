@@ -313,9 +313,8 @@ class RecordedArithmetic:
             if leaf.grad is not None:
                 refuse_shape(leaf.grad.shape, g.shape)
                 g = elementwise._add.fast_call(g, leaf.grad)
-            elif (
-                isinstance(g, Tensor) and get_mode().interpreter is None
-            ):  # a copy in the layout of the leaf; the derivative of a copy is the same
+            elif isinstance(g, Tensor) and get_mode().interpreter is None:
+                # A copy in the layout of the leaf. Its derivative is the same.
                 g = Tensor._of(Array._wrap(laid_out(g._mt_data._array, False, leaf.variable)), g._mt_edge)
             leaf.grad = g
         leaf.run_post_hooks()
