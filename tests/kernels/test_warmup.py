@@ -16,7 +16,7 @@ from mytorch import cli  # noqa: E402
 from mytorch.cli import warmup  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-PROCESSOR = "bf16."  # compiled where the processor has the instruction
+PROCESSOR = ("bf16.", "fixed_point.")  # compiled where the processor has the instruction
 
 
 def compiled_by_python():
