@@ -655,9 +655,7 @@ def _formatted(result, source, memory_format):
         return result
     if result is source and memory_format == suggested_format(raw_of(source)):
         return result
-    result = result.contiguous(memory_format)
-    # Without channels or without pixels, both formats fit, and the strides say which one later layers continue.
-    return result if suggested_format(raw_of(result)) == memory_format else result.clone(memory_format=memory_format)
+    return result.contiguous(memory_format)
 
 
 def _cast_method(name, d):
