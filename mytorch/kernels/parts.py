@@ -200,7 +200,7 @@ def _is_same(a, b):
 def _cut(count, out, operands):
     """Returns the arguments of the calls of about `count` parts: a part of `out`, and the parts of the operands, which broadcast."""
     shape, values = out.shape, (out, *operands)
-    arrays = [type(a) is np.ndarray and a.ndim > 0 for a in values]
+    arrays = list(map(_is_array, values))
     if all(not sliced or (a.flags.c_contiguous and a.shape == shape) for a, sliced in zip(values, arrays, strict=True)):
         values = [(a.reshape(-1) if sliced else a, sliced) for a, sliced in zip(values, arrays, strict=True)]
         step = -(-out.size // (64 * count)) * 64

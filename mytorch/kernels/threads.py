@@ -142,8 +142,10 @@ def run(function, calls):
     ended = _ended.item()
     _posted[0] += 1
     _within.job = True
-    job.work()
-    _within.job = False
+    try:
+        job.work()
+    finally:  # also after Ctrl-C
+        _within.job = False
     while hooks.watch is not None and job.done.qsize() < len(calls):
         before, ended = ended, hooks.watch(_ended, ended, LOOKS)
         if ended == before:  # no thread finished while polling: block until the last call ends
