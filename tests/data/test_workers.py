@@ -291,7 +291,7 @@ def test_timeout():
     start = time.monotonic()
     with pytest.raises(RuntimeError, match="DataLoader timed out after 0.5 seconds"):
         list(DataLoader(Bad("sleep"), 2, num_workers=2, timeout=0.5))
-    assert time.monotonic() - start < 6
+    assert time.monotonic() - start < 25
     assert multiprocessing.active_children() == []
 
 

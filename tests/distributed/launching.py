@@ -1,9 +1,12 @@
 """Running programs under the real launcher, in tests."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,16 @@ def environment(**extra):
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(WITHOUT_FIGURES), env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**env, "OMP_NUM_THREADS": "1", **extra}
+
+
+def connected(port):
+    """A connection to a port of this machine on which something will listen soon."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", port), timeout=60)
+        time.sleep(0.01)
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def launch(n, script, *args, timeout=60, options=(), limit=120, module="mytorch.distributed.run", **env):

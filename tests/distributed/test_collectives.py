@@ -12,7 +12,7 @@ from mytorch.distributed import rendezvous
 from mytorch.distributed.work import Future, Work
 from tests.loops import loop
 
-from .launching import ROOT, checks_in, environment, needs_mpi, results_of
+from .launching import ROOT, checks_in, connected, environment, needs_mpi, results_of
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -198,7 +198,6 @@ def test_a_future_without_a_source_does_not_wait_for_ever():
 
 
 def test_ranks_meet_over_tcp_and_strangers_get_nothing(monkeypatch):
-    import socket
     import threading
 
     from mytorch.distributed.launcher import free_port
@@ -208,23 +207,18 @@ def test_ranks_meet_over_tcp_and_strangers_get_nothing(monkeypatch):
     got = {}
 
     def rank(r):
-        got[r] = rendezvous.exchange(b"the id" if r == 0 else None, r, 3, "127.0.0.1", port, 20)
+        got[r] = rendezvous.exchange(b"the id" if r == 0 else None, r, 3, "127.0.0.1", port, 120)
 
     threads = [threading.Thread(target=rank, args=(r,)) for r in (0, 1)]
     for t in threads:
         t.start()
-    for _ in range(100):
-        try:
-            stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
-            break
-        except OSError:
-            pass
+    stranger = connected(port)
     stranger.sendall(b"mytorch1" + b"wrong".ljust(64, b"\0") + (2).to_bytes(4, "little"))
     assert stranger.recv(10) == b""
     stranger.close()
     rank(2)
     for t in threads:
-        t.join(20)
+        t.join(120)
     assert got == dict.fromkeys(range(3), b"the id")
 
 

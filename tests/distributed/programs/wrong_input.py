@@ -28,7 +28,7 @@ def world_size(rank, n, folder):
     """The environment of one rank has another number of processes."""
     dist.destroy_process_group()
     os.environ["WORLD_SIZE"] = str(n + rank)
-    dist.init_process_group(timeout=5)
+    dist.init_process_group(timeout=60)
 
 
 def mesh(rank, n, folder):
@@ -52,14 +52,14 @@ def before_a_collective(rank, n, folder):
 
 
 how, folder = sys.argv[1], Path(sys.argv[2])
-dist.init_process_group(timeout=3)
+dist.init_process_group(timeout=3 if how == "before_a_collective" else 60)
 place, size, start = dist.get_rank(), dist.get_world_size(), time.monotonic()
 try:
     globals()[how](place, size, folder)
 except Exception as error:
     (folder / f"{place}.new").write_text(f"{time.monotonic() - start:.1f} {type(error).__name__}: {error}")
     (folder / f"{place}.new").rename(folder / f"{place}.txt")
-    until = time.monotonic() + 8  # the launcher ends the other ranks when this one ends
+    until = time.monotonic() + 60  # the launcher ends the other ranks when this one ends
     while time.monotonic() < until and not all((folder / f"{r}.txt").exists() for r in range(size)):
         time.sleep(0.01)
     raise
