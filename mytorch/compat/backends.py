@@ -100,6 +100,7 @@ mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
 mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)
 _flags(mkldnn, enabled=False, deterministic=False, allow_tf32=True)
 mkl, openmp = (_Settings(name, is_available=lambda: False) for name in ("mkl", "openmp"))
+quantized = _Settings("quantized", engine="none", supported_engines=["none"])  # there are no quantized tensors
 opt_einsum = _Settings("opt_einsum", enabled=False, strategy=None, is_available=lambda: False)
 _fast_path = [True]
 mha = _Settings(

@@ -325,3 +325,24 @@ def test_functions_of_programs_get_whole_arrays():
     RECORDS.pop("twice_here")
     assert twice_here.divided_from == sys.maxsize
     assert seen == []
+
+
+def test_work_is_divided_again_after_a_call_that_ctrl_c_ended(monkeypatch):
+    def inside(i):
+        barrier.wait(60)
+        return threading.get_ident()
+
+    work = threads._Job.work
+
+    def interrupted(job):
+        if threading.current_thread() is threading.main_thread():  # which gets the signal
+            raise KeyboardInterrupt
+        work(job)
+
+    threads.set_num_threads(2)
+    with monkeypatch.context() as changed:
+        changed.setattr(threads._Job, "work", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            threads.run(lambda i: i, [(0,), (1,)])
+    barrier = threading.Barrier(2)  # one thread alone would wait for itself
+    assert len(set(threads.run(inside, [(0,), (1,)]))) == 2
