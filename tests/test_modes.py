@@ -361,16 +361,6 @@ def test_multiprocessing_spawn(tmp_path):
     assert done.stdout == "[0.0, 2.0]\n2 True\n", done.stderr
 
 
-def test_make_tensor_stays_in_its_range():
-    make = mytorch.testing.make_tensor
-    x = make(50, dtype=mytorch.float32, low=2, high=3, requires_grad=True)
-    assert x.requires_grad
-    assert 2 <= x.min().item() <= x.max().item() < 3
-    assert make((2, 2), dtype=mytorch.uint8).dtype is mytorch.uint8
-    assert make(2, dtype=mytorch.complex64).is_complex()
-    assert make(2, dtype=mytorch.bool).dtype is mytorch.bool
-
-
 def test_norms_reject_mixed_dtypes_in_pytorch_mode():
     """Norms accept float32 parameters with 16-bit inputs."""
     code = """import torch

@@ -564,21 +564,43 @@ def _draws_high_half_first():
 
 
 def _scaled(unit, low, high):
-    """Scales uniform numbers from [0, 1) to [low, high) in place."""
+    """Scales uniform numbers from [0, 1) to [low, high) in place.
+
+    As in PyTorch, a number is rounded once, after the product and the sum. Numbers that are rounded up to high become low.
+    """
     if low == 0.0 and high == 1.0:
         return unit
     low, high = unit.dtype.type(low), unit.dtype.type(high)
-    if unit.dtype == np.float64:
-        unit *= high - low
-        unit += low
-        unit[unit == high] = low
-        return unit
-    # PyTorch rounds float32 numbers once, after the product and the sum. Numbers that are rounded up to high become low.
     for start in range(0, len(unit), 1 << 15):
         block = unit[start : start + (1 << 15)]
-        block[...] = block.astype(np.float64) * np.float64(high - low) + np.float64(low)
+        if unit.dtype == np.float64:
+            block[...] = _multiplied_and_added(block, high - low, low)
+        else:
+            block[...] = block.astype(np.float64) * np.float64(high - low) + np.float64(low)
         block[block == high] = low
     return unit
+
+
+def _multiplied_and_added(x, factor, term):
+    """Returns x * factor + term in float64, rounded once, for x with at most 53 bits after the point and numbers as the others.
+
+    The errors of the product and of the sum are numbers of float64, too: Dekker (1971), "A floating-point technique for extending
+    the available precision".
+    """
+    if term == 0:
+        return x * factor
+    fraction, exponent = np.frexp(factor)
+    term = np.ldexp(term, -exponent)
+    upper = np.floor(x * (1 << 26)) / (1 << 26)  # two parts of at most 27 bits each, of x and of the factor
+    lower = x - upper
+    upper_factor = np.floor(fraction * (1 << 26)) / (1 << 26)
+    lower_factor = fraction - upper_factor
+    product = x * fraction
+    error = ((upper * upper_factor - product) + upper * lower_factor + lower * upper_factor) + lower * lower_factor
+    total = product + term
+    added = total - product
+    error += (product - (total - added)) + (term - added)
+    return np.ldexp(total + error, exponent)
 
 
 def _box_muller(unit, out, mean, std):
