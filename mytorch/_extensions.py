@@ -92,7 +92,7 @@ NAMES = {
     "mytorch.cuda.graphs": {"nn.graphed": "make_graphed_callables"},
     "mytorch.distributed": {
         "distributed.device_mesh": "DeviceMesh init_device_mesh",
-        "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore PrefixStore Store TCPStore",
+        "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore Store TCPStore",
     },
     "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks TokenBlocks read_tokens read_vocab_size write_tokens"},
     "mytorch.utils.checkpoint": {

@@ -5,7 +5,10 @@ INSTALL = {
     f"torch{name}": f"pip install --no-deps torch{name}=={v}" for name, v in (("vision", "0.28.0"), ("audio", "2.11.0"))
 }
 # Path below `mytorch` of a removed module or name -> what to use.
-REMOVED = {"fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}"}
+REMOVED = {
+    "distributed.PrefixStore": "Write the prefix into the keys of a store: store.set('prefix/key', value)",
+    "fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}",
+}
 
 
 def advice(path):
