@@ -99,7 +99,7 @@ NAMES = {
         "utils.selective_checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
         "compat.checkpoint_states": "check_backward_validity detach_variable get_device_states set_device_states",
     },
-    "mytorch.utils": {"tools.drawing": "render", "tools.model_summary": "summary", "tools.watching": "watch"},
+    "mytorch.utils": {"tools.drawing": "render", "tools.model_summary": "summary"},
 }  # fmt: skip
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {

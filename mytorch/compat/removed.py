@@ -7,6 +7,11 @@ INSTALL = {
 # Path below `mytorch` of a removed module or name -> what to use.
 REMOVED = {
     "distributed.PrefixStore": "Write the prefix into the keys of a store: store.set('prefix/key', value)",
+    "fx.passes.infra": "Write the pass as a function of a GraphModule",
+    "fx.experimental.optimization.remove_dropout": "Call model.eval(), which turns dropout off",
+    "vision.io.decode_image": "Use PIL.Image.open(io.BytesIO(data)) and vision.transforms.functional.pil_to_tensor",
+    "vision.io.encode_png": "Use vision.transforms.functional.to_pil_image(x).save(buffer, 'PNG')",
+    "utils.watch": "Call writer.add_histogram(name, p, step) for each of model.named_parameters()",
     "fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}",
 }
 
