@@ -94,7 +94,7 @@ NAMES = {
         "distributed.device_mesh": "DeviceMesh init_device_mesh",
         "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore Store TCPStore",
     },
-    "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks TokenBlocks read_tokens read_vocab_size write_tokens"},
+    "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks read_tokens read_vocab_size write_tokens"},
     "mytorch.utils.checkpoint": {
         "utils.selective_checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
         "compat.checkpoint_states": "check_backward_validity detach_variable get_device_states set_device_states",

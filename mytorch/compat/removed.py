@@ -11,6 +11,7 @@ REMOVED = {
     "fx.experimental.optimization.remove_dropout": "Call model.eval(), which turns dropout off",
     "vision.io.decode_image": "Use PIL.Image.open(io.BytesIO(data)) and vision.transforms.functional.pil_to_tensor",
     "vision.io.encode_png": "Use vision.transforms.functional.to_pil_image(x).save(buffer, 'PNG')",
+    "utils.data.TokenBlocks": "Use utils.data.RandomBlocks, whose item i is a batch that depends only on the seed and on i",
     "utils.watch": "Call writer.add_histogram(name, p, step) for each of model.named_parameters()",
     "fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}",
 }
