@@ -92,14 +92,14 @@ NAMES = {
     "mytorch.cuda.graphs": {"nn.graphed": "make_graphed_callables"},
     "mytorch.distributed": {
         "distributed.device_mesh": "DeviceMesh init_device_mesh",
-        "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore PrefixStore Store TCPStore",
+        "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore Store TCPStore",
     },
-    "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks TokenBlocks read_tokens read_vocab_size write_tokens"},
+    "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks read_tokens read_vocab_size write_tokens"},
     "mytorch.utils.checkpoint": {
         "utils.selective_checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
         "compat.checkpoint_states": "check_backward_validity detach_variable get_device_states set_device_states",
     },
-    "mytorch.utils": {"tools.drawing": "render", "tools.model_summary": "summary", "tools.watching": "watch"},
+    "mytorch.utils": {"tools.drawing": "render", "tools.model_summary": "summary"},
 }  # fmt: skip
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {

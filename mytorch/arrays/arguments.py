@@ -195,7 +195,16 @@ def _with_items(doc, names, texts):
 
 
 def describe(namespace, **texts):
-    """Calls `described` for every public function that a module defines; `namespace` is its globals()."""
-    for name, function in namespace.items():
-        if name[0] != "_" and isinstance(function, FunctionType) and function.__module__ == namespace["__name__"]:
-            described(function, **texts)
+    """Completes the docstrings of a module's public functions, and of its classes with the arguments of their constructors.
+
+    Args:
+        namespace: `globals()` of the module.
+        texts: descriptions of further arguments, which the functions and classes share.
+    """
+    for name, value in namespace.items():
+        if name[0] == "_" or getattr(value, "__module__", None) != namespace["__name__"]:
+            continue
+        if isinstance(value, FunctionType):
+            described(value, **texts)
+        elif isinstance(value, type) and value.__doc__ and isinstance(value.__init__, FunctionType):
+            value.__doc__ = completed(value.__doc__, names_of(value.__init__, 1), SHARED | texts)

@@ -123,7 +123,7 @@ PATHS = {
     "signal": "ops.windows:",
     "signal.windows": "ops.windows",
     "torch_version": "compat.torch_version",
-    **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
+    **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views")},
     "utils.graph": "tools.drawing",
     "utils.tokenizer": "models.tokenizer",
     "files.gguf": "models.gguf_format",

@@ -5,7 +5,16 @@ INSTALL = {
     f"torch{name}": f"pip install --no-deps torch{name}=={v}" for name, v in (("vision", "0.28.0"), ("audio", "2.11.0"))
 }
 # Path below `mytorch` of a removed module or name -> what to use.
-REMOVED = {"fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}"}
+REMOVED = {
+    "distributed.PrefixStore": "Write the prefix into the keys of a store: store.set('prefix/key', value)",
+    "fx.passes.infra": "Write the pass as a function of a GraphModule",
+    "fx.experimental.optimization.remove_dropout": "Call model.eval(), which turns dropout off",
+    "vision.io.decode_image": "Use PIL.Image.open(io.BytesIO(data)) and vision.transforms.functional.pil_to_tensor",
+    "vision.io.encode_png": "Use vision.transforms.functional.to_pil_image(x).save(buffer, 'PNG')",
+    "utils.data.TokenBlocks": "Use utils.data.RandomBlocks, whose item i is a batch that depends only on the seed and on i",
+    "utils.watch": "Call writer.add_histogram(name, p, step) for each of model.named_parameters()",
+    "fx.feature_extraction": f"Use torchvision.models.feature_extraction: {INSTALL['torchvision']}",
+}
 
 
 def advice(path):

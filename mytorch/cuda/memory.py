@@ -8,6 +8,7 @@ from collections import defaultdict
 
 from .. import arrays as backend
 from ..arrays import DeviceLike, in_flight
+from ..arrays.arguments import describe
 from ..arrays.errors import warn
 from .streams import index_of
 
@@ -33,11 +34,7 @@ def _of(device, count):
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Returns the bytes of GPU memory in use by arrays and captured graphs.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Returns the bytes of GPU memory in use by arrays and captured graphs."""
     used = _of(device, "used_bytes")
     if backend.cuda_available():
         number = index_of(device)
@@ -46,11 +43,7 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
-    """Returns the bytes of GPU memory in the pool, in use or free, and in captured graphs.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Returns the bytes of GPU memory in the pool, in use or free, and in captured graphs."""
     return _of(device, "total_bytes")
 
 
@@ -93,9 +86,6 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
 
     `reset_peak_memory_stats` starts counting and this call ends it, because counting takes about a millisecond of a small
     training step. Otherwise, the result is the maximum seen by `memory_allocated` and this function.
-
-    Args:
-        device: the GPU (default: the current GPU).
     """
     _end_watch()
     used = memory_allocated(device)
@@ -103,11 +93,7 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
-    """Resets the peak, and counts this thread's allocations until `max_memory_allocated` is called.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Resets the peak, and counts this thread's allocations until `max_memory_allocated` is called."""
     if backend.cuda_available():
         _watch()
         number = index_of(device)
@@ -116,31 +102,19 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
 
 
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
-    """Returns the maximum bytes of the pool since `reset_peak_memory_stats`. The pool shrinks only in `empty_cache`.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Returns the maximum bytes of the pool since `reset_peak_memory_stats`. The pool shrinks only in `empty_cache`."""
     return max(_most_held[index_of(device)], memory_reserved(device)) if backend.cuda_available() else 0
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
-    """Returns the (free, total) bytes of a GPU.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Returns the (free, total) bytes of a GPU."""
     cuda = backend.cupy_ns().cuda
     with cuda.Device(index_of(device)):
         return cuda.runtime.memGetInfo()
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
-    """Returns the available statistics with PyTorch's names.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Returns the available statistics with PyTorch's names."""
     return {
         "allocated_bytes.all.current": memory_allocated(device),
         "allocated_bytes.all.peak": max_memory_allocated(device),
@@ -153,7 +127,6 @@ def memory_summary(device: DeviceLike | None = None, abbreviated: bool = False) 
     """Returns the statistics of `memory_stats` as text.
 
     Args:
-        device: the GPU (default: the current GPU).
         abbreviated: accepted for compatibility.
     """
     return "\n".join(f"{name:32} {value / 2**20:12.1f} MiB" for name, value in memory_stats(device).items())
@@ -175,7 +148,6 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
 
     Args:
         fraction: fraction from 0 to 1.
-        device: the GPU (default: the current GPU).
 
     Raises:
         ValueError: if fraction is not from 0 to 1.
@@ -187,11 +159,10 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
 
 
 def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
-    """Resets the peak; an older name of `reset_peak_memory_stats`.
-
-    Args:
-        device: the GPU (default: the current GPU).
-    """
+    """Resets the peak; an older name of `reset_peak_memory_stats`."""
     name = "torch.cuda.reset_max_memory_allocated"
     warn(f"{name} now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.", FutureWarning)
     reset_peak_memory_stats(device)
+
+
+describe(globals(), device="the GPU (default: the current GPU).")

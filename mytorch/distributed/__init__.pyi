@@ -78,7 +78,6 @@ from mytorch.distributed.stores import DistNetworkError as DistNetworkError
 from mytorch.distributed.stores import DistStoreError as DistStoreError
 from mytorch.distributed.stores import FileStore as FileStore
 from mytorch.distributed.stores import HashStore as HashStore
-from mytorch.distributed.stores import PrefixStore as PrefixStore
 from mytorch.distributed.stores import Store as Store
 from mytorch.distributed.stores import TCPStore as TCPStore
 from mytorch.distributed.work import DistBackendError as DistBackendError

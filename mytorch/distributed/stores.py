@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import inspect
 import os
 import secrets
 import socket
@@ -16,7 +15,6 @@ import struct
 import threading
 import time
 import weakref
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -39,14 +37,7 @@ class DistNetworkError(DistError):
     """The connection to a TCPStore failed."""
 
 
-class _Table(dict):
-    """Keys and values as bytes, with the queues of a store."""
-
-    def __init__(self):
-        self.queues = defaultdict(deque)
-
-
-# Each operation receives the table and bytes. It returns a list of bytes, or None if the caller must wait.
+# Each operation receives a dict of bytes, the table, and bytes. It returns a list of bytes, or None if the caller must wait.
 def _get(table, *keys):
     return [table[key] for key in keys] if all(key in table for key in keys) else None
 
@@ -65,18 +56,6 @@ def _add(table, key, amount):
     return [table[key]]
 
 
-def _append(table, key, value):
-    table[key] = table.get(key, b"") + value
-    return []
-
-
-def _compare_set(table, key, expected, desired):
-    if table.get(key, b"") != expected:
-        return [table.get(key, expected)]
-    table[key] = desired
-    return [desired]
-
-
 def _delete(table, key):
     return [b"1" if table.pop(key, None) is not None else b""]
 
@@ -85,27 +64,7 @@ def _check(table, *keys):
     return [b"1" if all(key in table for key in keys) else b""]
 
 
-def _push(table, key, value):
-    table.queues[key].append(value)
-    return []
-
-
-def _pop(table, key):
-    return [table.queues[key].popleft()] if table.queues[key] else None
-
-
-def _length(table, key):
-    return [str(len(table.queues[key])).encode()]
-
-
-def _keys(table):
-    return list(table)
-
-
-_OPERATIONS = {
-    "get": _get, "wait": _wait, "set": _set, "add": _add, "append": _append, "compare_set": _compare_set, "delete": _delete,
-    "check": _check, "push": _push, "pop": _pop, "length": _length, "keys": _keys,
-}  # fmt: skip
+_OPERATIONS = {"get": _get, "wait": _wait, "set": _set, "add": _add, "delete": _delete, "check": _check}
 
 
 def _encoded(value, what):
@@ -174,29 +133,6 @@ class Store:
         """
         return int(self._request("add", _encoded(key, "add"), str(int(amount)).encode())[0])
 
-    def append(self, key: str, value: str | bytes) -> None:
-        """Appends to the value of a key, which is created if it does not exist.
-
-        Args:
-            key: name of the value.
-            value: text or bytes.
-        """
-        self._request("append", _encoded(key, "append"), _encoded(value, "append"))
-
-    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
-        """Sets a key if its value is the expected value, and returns the resulting value.
-
-        Args:
-            key: name of the value.
-            expected: value to replace. An empty string creates a key that does not exist.
-            desired: new value.
-
-        Returns:
-            The value of the key after the call. For a key that does not exist, the expected value.
-        """
-        fields = (_encoded(value, "compare_set") for value in (key, expected, desired))
-        return self._request("compare_set", *fields)[0]
-
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Waits until all keys exist.
 
@@ -226,87 +162,6 @@ class Store:
         """
         return bool(self._request("delete", _encoded(key, "delete_key"))[0])
 
-    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """Returns the values of several keys. It waits until all of them exist.
-
-        Args:
-            keys: names of values.
-        """
-        return self._request("get", *(_encoded(key, "multi_get") for key in keys))
-
-    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Stores several values.
-
-        Args:
-            keys: names of values.
-            values: texts or bytes, one for each key.
-
-        Raises:
-            ValueError: if the numbers of keys and values differ.
-        """
-        if len(keys) != len(values):
-            raise ValueError(
-                f"multi_set: expected one value for each key, got {len(keys)} keys and {len(values)} values."
-            )
-        pairs = (_encoded(x, "multi_set") for pair in zip(keys, values, strict=True) for x in pair)
-        self._request("set", *pairs)
-
-    def num_keys(self) -> int:
-        """Returns the number of keys. In a TCPStore or FileStore, one additional key counts the processes."""
-        return len(self._request("keys"))
-
-    def list_keys(self) -> list[str]:
-        """Returns the keys, without the key that counts the processes."""
-        return [key.decode() for key in self._request("keys") if key != _WORKERS.encode()]
-
-    def queue_push(self, key: str, value: str | bytes) -> None:
-        """Appends a value to a queue.
-
-        Args:
-            key: name of the queue.
-            value: text or bytes.
-        """
-        self._request("push", _encoded(key, "queue_push"), _encoded(value, "queue_push"))
-
-    def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Removes the first value of a queue and returns it.
-
-        Args:
-            key: name of the queue.
-            block: wait for a value. False raises an error if the queue is empty (default: True).
-
-        Raises:
-            DistStoreError: if the key has no value.
-        """
-        return self._request("pop", _encoded(key, "queue_pop"), seconds=None if block else 0.0)[0]
-
-    def queue_len(self, key: str) -> int:
-        """Returns the number of values in a queue.
-
-        Args:
-            key: name of the queue.
-        """
-        return int(self._request("length", _encoded(key, "queue_len"))[0])
-
-    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
-        """Waits until `world_size` processes have called it with this key.
-
-        Args:
-            key: name of the barrier. Each name is for one use.
-            world_size: number of processes.
-            timeout: time limit (default: the timeout of the store).
-
-        Raises:
-            DistStoreError: after the timeout.
-        """
-        if self.add(f"{key}/count", 1) == world_size:
-            self.set(f"{key}/complete", "1")
-        self.wait([f"{key}/complete"], timeout)
-
-    def has_extended_api(self) -> bool:
-        """Returns True if the store has `append`, `multi_get` and `multi_set`."""
-        return True
-
     def clone(self) -> Store:
         """Returns a store with the same table."""
         return self
@@ -330,13 +185,14 @@ class HashStore(Store):
 
     Example:
         >>> store = mytorch.distributed.HashStore()
-        >>> store.compare_set("leader", "", "rank 0"), store.compare_set("leader", "", "rank 1")
-        (b'rank 0', b'rank 0')
+        >>> store.set("leader", "rank 0")
+        >>> store.get("leader"), store.check(["leader", "epoch"])
+        (b'rank 0', False)
     """
 
     def __init__(self):
         super().__init__()
-        self._table, self._changed = _Table(), threading.Condition()
+        self._table, self._changed = {}, threading.Condition()
 
     def _request(self, operation, *fields, seconds=None):
         seconds = _seconds(self.timeout) if seconds is None else seconds
@@ -382,8 +238,6 @@ class FileStore(Store):
             weakref.finalize(self, _leave_file, self.path, world_size)
 
     def _request(self, operation, *fields, seconds=None):
-        if operation in ("push", "pop", "length"):
-            raise NotImplementedError("queue support is not implemented.")
         seconds = _seconds(self.timeout) if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while (result := _in_file(self.path, operation, fields)) is None:
@@ -403,9 +257,9 @@ def _in_file(path, operation, fields):
 
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        content, table = file.read(), _Table()
+        content = file.read()
         fields_there = _unpacked(content)
-        table.update(zip(fields_there[::2], fields_there[1::2], strict=True))
+        table = dict(zip(fields_there[::2], fields_there[1::2], strict=True))
         result = _OPERATIONS[operation](table, *fields)
         changed = _packed([x for pair in table.items() for x in pair])
         if changed != content:
@@ -435,81 +289,6 @@ def _unpacked(content):
     return fields
 
 
-class PrefixStore(Store):
-    """A view of another store, in which each key begins with a prefix.
-
-    Args:
-        prefix: text in front of the keys, followed by a slash.
-        store: store with the values.
-
-    Example:
-        >>> store = mytorch.distributed.HashStore()
-        >>> mytorch.distributed.PrefixStore("worker", store).set("state", "ready")
-        >>> store.get("worker/state")
-        b'ready'
-    """
-
-    def __init__(self, prefix: str, store: Store):
-        super().__init__()
-        self._prefix, self._store = prefix, store
-
-    underlying_store = property(lambda self: self._store, doc="The store with the values.")
-
-    @property
-    def _underlying_non_prefix_store(self):
-        store = self._store
-        while isinstance(store, PrefixStore):
-            store = store._store
-        return store
-
-    @property
-    def timeout(self) -> timedelta:
-        """The time limit of the underlying store."""
-        return self._store.timeout
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the time limit of the underlying store.
-
-        Args:
-            timeout: time limit.
-        """
-        self._store.set_timeout(timeout)
-
-    def clone(self) -> Store:
-        """Returns a view of a clone of the underlying store."""
-        return PrefixStore(self._prefix, self._store.clone())
-
-    def num_keys(self) -> int:
-        """Returns the number of keys of the underlying store."""
-        return self._store.num_keys()
-
-    def list_keys(self) -> list[str]:
-        """Returns the keys of the underlying store."""
-        return self._store.list_keys()
-
-    def has_extended_api(self) -> bool:
-        """Returns True if the underlying store has `append`, `multi_get` and `multi_set`."""
-        return self._store.has_extended_api()
-
-
-def _prefixed(name, many):
-    """Return a method of PrefixStore that calls the underlying store, which may be a class of the program."""
-
-    def method(self, key, *args, **kwargs):
-        keys = [f"{self._prefix}/{k}" for k in key] if many else f"{self._prefix}/{key}"
-        return getattr(self._store, name)(keys, *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, getattr(Store, name).__doc__
-    method.__qualname__, method.__signature__ = f"PrefixStore.{name}", inspect.signature(getattr(Store, name))
-    return method
-
-
-for _name in "set get add append compare_set delete_key queue_push queue_pop queue_len".split():
-    setattr(PrefixStore, _name, _prefixed(_name, many=False))
-for _name in "wait check multi_get multi_set".split():
-    setattr(PrefixStore, _name, _prefixed(_name, many=True))
-
-
 class TCPStore(Store):
     """A store in the memory of one process, the master. The other processes connect to it.
 
@@ -523,8 +302,6 @@ class TCPStore(Store):
         is_master: True in the process with the table (default: False).
         timeout: time limit of the connection and of operations that wait (default: 300 seconds).
         wait_for_workers: the master waits until `world_size` processes are connected (default: True).
-        multi_tenant: if a store of this process already listens at the port, use the same table (default: False).
-        master_listen_fd: file descriptor of a socket that already listens, for the master (default: None).
         use_libuv: accepted for PyTorch's signature; the transport is the same for both values.
 
     Raises:
@@ -540,8 +317,6 @@ class TCPStore(Store):
         b'0.1'
     """
 
-    libuvBackend = False
-
     def __init__(
         self,
         host_name: str,
@@ -550,8 +325,7 @@ class TCPStore(Store):
         is_master: bool = False,
         timeout: timedelta = timedelta(seconds=300),
         wait_for_workers: bool = True,
-        multi_tenant: bool = False,
-        master_listen_fd: int | None = None,
+        *,
         use_libuv: bool = True,
     ):
         super().__init__()
@@ -559,10 +333,8 @@ class TCPStore(Store):
         self._server = None
         self._lock = threading.Lock()
         if is_master:
-            self._server = _servers.get(port) if multi_tenant and port else None
-            if self._server is None:
-                self._server = _Server(host_name, port, master_listen_fd)
-                port = self._server.port
+            self._server = _Server(host_name, port)
+            port = self._server.port
         self.host, self.port = host_name, port
         self._connection = _connect(host_name, port, _seconds(self.timeout))
         self._file = self._connection.makefile("rb")
@@ -674,13 +446,9 @@ def _bytes_of(connection, n):
 class _Server:
     """The table of a TCPStore, and one thread for each connection. The threads end with the connections."""
 
-    def __init__(self, host, port, descriptor):
-        if descriptor is None:
-            self.socket = listen(host, port, 128)
-        else:
-            self.socket = socket.socket(fileno=descriptor)
+    def __init__(self, host, port):
+        self.socket = listen(host, port, 128)
         self.port = self.socket.getsockname()[1]
-        _servers[self.port] = self
         weakref.finalize(self, _close, self.socket)
         threading.Thread(target=_accept, args=(self.socket, HashStore()), daemon=True).start()
 
@@ -689,9 +457,6 @@ def _close(server):
     with contextlib.suppress(OSError):
         server.shutdown(socket.SHUT_RDWR)  # ends `accept` in the other thread
     server.close()
-
-
-_servers = weakref.WeakValueDictionary()  # port -> server of this process, for `multi_tenant`
 
 
 def _accept(server, store):

@@ -6,6 +6,7 @@ a graph node by node. The names and their behavior are the same as in `torch.fx`
 Source: Reed, DeVito, He, Ussery and Ansel: torch.fx, 2022.
 """
 
+from .._extensions import lazy
 from . import (
     experimental,
     graph,
@@ -31,3 +32,4 @@ __all__ = [
     "graph_module", "has_side_effect", "immutable_collections", "interpreter", "map_arg", "node", "passes", "proxy", "replace_pattern",
     "subgraph_rewriter", "symbolic_trace", "wrap",
 ]  # fmt: skip
+__getattr__, __dir__ = lazy(__name__)

@@ -1,6 +1,5 @@
 """Replacement of patterns in graphs."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..nn import Module
@@ -20,21 +19,6 @@ class Match(NamedTuple):
 
     anchor: Node
     nodes_map: dict
-
-
-@dataclass
-class ReplacedPatterns:
-    """One replaced match, with the new nodes.
-
-    Attributes:
-        anchor: the node that matched the result of the pattern.
-        nodes_map: {node of the pattern: node of the graph}.
-        replacements: the new nodes.
-    """
-
-    anchor: Node
-    nodes_map: dict
-    replacements: list = field(default_factory=list)
 
 
 def _graph_of(pattern):
@@ -138,26 +122,6 @@ def replace_pattern(gm, pattern, replacement):
         >>> len(found), traced(tensor(5.0), tensor(3.0)).item()
         (1, 4.0)
     """
-    return [Match(r.anchor, r.nodes_map) for r in replace_pattern_with_filters(gm, pattern, replacement)]
-
-
-def replace_pattern_with_filters(gm, pattern, replacement, match_filters=None, ignore_literals=False):
-    """Replaces each match of a pattern that passes all filters.
-
-    Args:
-        gm: the GraphModule.
-        pattern: function, module or GraphModule.
-        replacement: function, module or GraphModule.
-        match_filters: functions of (nodes_map, graph, pattern graph) that return True for matches to replace.
-        ignore_literals: must be False.
-
-    Returns:
-        A list of `ReplacedPatterns`.
-    """
-    if ignore_literals:
-        raise NotImplementedError(
-            "replace_pattern_with_filters: expected ignore_literals=False, got True. Write one pattern for each constant."
-        )
     pattern_graph, pattern_module = _graph_of(pattern)
     new_graph, new_module = _graph_of(replacement)
     matcher = _Matcher(gm, pattern_graph, pattern_module)
@@ -168,7 +132,7 @@ def replace_pattern_with_filters(gm, pattern, replacement, match_filters=None, i
         if anchor._erased or anchor.op in ("placeholder", "output"):
             continue
         found = matcher.match(anchor, claimed)
-        if found is None or not all(f(found, gm.graph, pattern_graph) for f in match_filters or ()):
+        if found is None:
             continue
         done.append(_replace(gm, matcher, found, anchor, pattern_graph, new_graph))
         claimed.update(found[n] for n in matcher.inner)
@@ -217,4 +181,4 @@ def _replace(gm, matcher, found, anchor, pattern_graph, new_graph):
         node = found[n]
         if not node._erased and not node.users:
             gm.graph.erase_node(node)
-    return ReplacedPatterns(anchor, found, created)
+    return Match(anchor, found)

@@ -78,7 +78,6 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
     """Returns the diagonals of matrices as a new last dimension. The result is a view.
 
     Args:
-        A: tensor of shape (…, M, N).
         offset: diagonal above (positive) or below (negative) the main diagonal (default: 0).
         dim1: first dimension of the matrices (default: -2).
         dim2: second dimension of the matrices (default: -1).
@@ -129,8 +128,6 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         x: the input tensor, floating point or complex, of any shape.
         ord: order of the norm, a number, `inf` or `-inf` (default: 2).
         dim: dimension, or tuple of dimensions (default: all).
-        keepdim: keep reduced dimensions with size 1 (default: False).
-        dtype: dtype of the result.
 
     Returns:
         A real tensor of the shape of `x` without the reduced dimensions.
@@ -163,11 +160,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     * `inf` or `-inf`: largest or smallest sum of the absolute values of a row.
 
     Args:
-        A: tensor of shape (…, M, N).
         ord: order of the norm (default: "fro").
         dim: the two dimensions of the matrices (default: the last two).
-        keepdim: keep reduced dimensions with size 1 (default: False).
-        dtype: dtype of the result.
 
     Returns:
         A real tensor of shape (…), or (…, 1, 1) with `keepdim`.
@@ -213,8 +207,6 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
         A: the input tensor, floating point or complex, of any shape.
         ord: order of the norm; see `vector_norm` and `matrix_norm` (default: 2 for vectors, "fro" for matrices).
         dim: a dimension for vector norms, or two dimensions for matrix norms (default: all).
-        keepdim: keep reduced dimensions with size 1 (default: False).
-        dtype: dtype of the result.
 
     Returns:
         A real tensor of the shape of A without the reduced dimensions.
@@ -368,7 +360,6 @@ def svd(A, full_matrices=True, *, driver=None):
     stable.
 
     Args:
-        A: tensor of shape (…, M, N).
         full_matrices: return square matrices U and Vh. Autograd treats the additional columns as constants
             (default: True).
         driver: accepted for compatibility with PyTorch; has no effect.
@@ -401,7 +392,6 @@ def svdvals(A, *, driver=None):
     """Computes the singular values of matrices, in descending order.
 
     Args:
-        A: tensor of shape (…, M, N).
         driver: accepted for compatibility with PyTorch; has no effect.
 
     Returns:
@@ -434,7 +424,6 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     Use it when you need the matrix itself; to solve equations, `lstsq` is faster and more accurate.
 
     Args:
-        A: tensor of shape (…, M, N).
         rcond: older name of `rtol`.
         hermitian: True if A is Hermitian (default: False).
         atol: absolute tolerance (default: 0).
@@ -461,7 +450,6 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """Computes the rank of matrices: the number of singular values above `max(atol, rtol * largest)`.
 
     Args:
-        A: tensor of shape (…, M, N).
         tol: older name of `atol`.
         hermitian: True if A is Hermitian (default: False).
         atol: absolute tolerance (default: 0).
@@ -556,7 +544,6 @@ def qr(A, mode="reduced"):
     Use it to make columns orthonormal; for eigenvalues and ranks there are `eigh` and `svd`.
 
     Args:
-        A: tensor of shape (…, M, N).
         mode: "reduced", "complete" for a square Q, or "r" for R only (default: "reduced").
 
     Returns:
@@ -603,10 +590,6 @@ def lu(A, *, pivot=True):
 
         A = P L U
 
-    Args:
-        A: tensor of shape (…, M, N).
-        pivot: exchange rows for numerical stability (default: True).
-
     Returns:
         A named tuple (P, L, U). P is empty if `pivot` is False.
 
@@ -633,10 +616,6 @@ def _compact(L, U):
 def lu_factor(A, *, pivot=True):
     """Computes a compact LU decomposition of matrices. Solve equations with it by `lu_solve`.
 
-    Args:
-        A: tensor of shape (…, M, N).
-        pivot: exchange rows for numerical stability (default: True).
-
     Returns:
         A named tuple (LU, pivots). LU contains both factors, and pivots contains the number (from 1) of the row that
         each step exchanged with its own row.
@@ -659,8 +638,6 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """Computes a compact LU decomposition, and reports pivots that are 0.
 
     Args:
-        A: tensor of shape (…, M, N).
-        pivot: exchange rows for numerical stability (default: True).
         check_errors: raise an error if a pivot is 0 (default: False).
 
     Returns:
@@ -733,7 +710,6 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
         LU: tensor of shape (…, N, N).
         pivots: tensor of shape (…, N).
         B: tensor of shape (…, N, K).
-        left: False to solve X A = B (default: True).
         adjoint: True to solve with the conjugate transpose of A (default: False).
 
     Returns:
@@ -965,7 +941,6 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
         A: tensor of shape (…, N, N).
         B: tensor of shape (…, N, K).
         upper: True if A is upper triangular, False if it is lower triangular.
-        left: False to solve X A = B (default: True).
         unitriangular: True to treat the diagonal of A as ones (default: False).
 
     Returns:
@@ -997,7 +972,6 @@ def solve_ex(A, B, *, left=True, check_errors=False):
     Args:
         A: tensor of shape (…, N, N).
         B: tensor of shape (…, N) or (…, N, K).
-        left: False to solve X A = B (default: True).
         check_errors: raise an error for a singular matrix (default: False).
 
     Returns:
@@ -1270,10 +1244,19 @@ def tensorsolve(A, B, dims=None):
 
 norm = also_named(norm, {"axis": "dim", "keepdims": "keepdim"})
 
+_ARGUMENTS = {  # of several functions
+    "A": "tensor of shape (…, M, N).",
+    "pivot": "exchange rows for numerical stability (default: True).",
+    "keepdim": "keep reduced dimensions with size 1 (default: False).",
+    "left": "False to solve X A = B (default: True).",
+    "dtype": "dtype of the result.",
+}
 for _name, _function in list(globals().items()):
     _ours = getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_")
     if (_ours or _name in ("matmul", "tensordot")) and callable(_function) and not isinstance(_function, type):
-        globals()[_name] = found_by_pickle(_described(public_function(takes_out(_function))), _name, __name__)
+        globals()[_name] = found_by_pickle(
+            _described(public_function(takes_out(_function)), **_ARGUMENTS), _name, __name__
+        )
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",

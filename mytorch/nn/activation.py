@@ -117,10 +117,6 @@ class Softmax(Layer, function=F.softmax, dim=None):
 
     Use it for probabilities that you show or sample from. Before a loss, omit it: `CrossEntropyLoss` expects logits.
 
-    Args:
-        dim: dimension along which the elements sum to 1. If `dim` is `None` here and in the call, softmax uses
-            dimension 0 for inputs with 0, 1 or 3 dimensions, and dimension 1 otherwise.
-
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input, with elements in [0, 1].
@@ -492,9 +488,6 @@ class Softmin(Layer, function=F.softmin, dim=None):
 
         Softmin(x) = Softmax(-x)
 
-    Args:
-        dim: dimension along which the elements sum to 1. None selects it as `nn.Softmax` does.
-
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input, with elements in [0, 1].
@@ -514,9 +507,6 @@ class LogSoftmax(Layer, function=F.log_softmax, dim=None):
         LogSoftmax(x_i) = x_i - log(sum_j exp(x_j))
 
     Use it in place of the logarithm of `Softmax`, which is -inf for small probabilities.
-
-    Args:
-        dim: dimension along which the probabilities sum to 1. None selects it as `nn.Softmax` does.
 
     Shape:
         Input: (*), any shape.
@@ -596,9 +586,6 @@ class GEGLU(Layer, function=F.geglu, approximate="none"):
     """Applies a gated linear unit with GELU to the two halves of the last dimension.
 
         GEGLU(a, b) = gelu(a) * b
-
-    Args:
-        approximate: "none" for the exact GELU, "tanh" for its approximation (default: "none").
 
     Shape:
         Input: (*, 2C).

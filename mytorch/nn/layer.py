@@ -22,18 +22,24 @@ _ITEM = r"(?m)^ {8}(\w+): (.*\n(?: {9,}.*\n)*)"
 _KERNEL_OPTIONS = {"auto": False, "fused": None}  # options of a layer whose function has them
 
 
+def _items(doc):
+    """Returns {argument: description} of the section `Args` of a docstring."""
+    section = re.search(_ARGS, doc)
+    return {name: text.rstrip("\n") for name, text in re.findall(_ITEM, section[1])} if section else {}
+
+
 class Docstring:
-    """The docstring of a layer, with the arguments that its base classes or `_SHARED` describe; made on first access."""
+    """The docstring of a layer, with the arguments that its base classes, `_SHARED` or its function describe; made on first access."""
 
     def __init__(self, text):
         self.text = text or ""
 
     def __get__(self, layer, cls):
-        texts = dict(_SHARED)
-        for base in reversed(cls.__mro__):
-            doc = vars(base).get("__doc__") or ""
-            for section in re.findall(_ARGS, getattr(doc, "text", doc)):
-                texts.update((name, text.rstrip("\n")) for name, text in re.findall(_ITEM, section))
+        bases = [vars(base).get("__doc__") or "" for base in reversed(cls.__mro__)]
+        function = getattr(cls, "_function", None)
+        texts = {**_items(getattr(function, "__doc__", None) or ""), **_SHARED}
+        for doc in bases:
+            texts.update(_items(getattr(doc, "text", doc)))
         code = cls.__init__.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         names = cls._options if cls.__init__ is Declared.__init__ else names

@@ -86,12 +86,6 @@ class CrossEntropyLoss(
     Use it for one of several classes. It receives logits, so the model has no softmax; for yes-or-no labels there is
     `BCEWithLogitsLoss`.
 
-    Args:
-        weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
-        ignore_index: target class that does not contribute to the loss (default: -100).
-        label_smoothing: part of the target's probability that is distributed evenly over all classes (default: 0.0).
-        softcap: if given, replaces the logits by softcap * tanh(input / softcap).
-
     Shape:
         Input: logits (C,), (N, C) or (N, C, d_1, …, d_k).
         Target: class indices (), (N,) or (N, d_1, …, d_k); or probabilities with the shape of the input.
@@ -115,10 +109,6 @@ class NLLLoss(
 
     Use it when the model already returns log-probabilities, as after `LogSoftmax`; for logits, `CrossEntropyLoss` does
     both in one step.
-
-    Args:
-        weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
-        ignore_index: target class that does not contribute to the loss (default: -100).
 
     Shape:
         Input: log-probabilities (C,), (N, C) or (N, C, d_1, …, d_k).
@@ -211,9 +201,6 @@ class BCELoss(_WeightedLoss, function=F.binary_cross_entropy):
     Use it only when the model returns probabilities. `BCEWithLogitsLoss` is accurate for probabilities near 0 and 1,
     too.
 
-    Args:
-        weight: factor for each element. Its shape must broadcast to the input.
-
     Shape:
         Input: probabilities (*), any shape.
         Target: (*), numbers from 0 to 1.
@@ -240,10 +227,6 @@ class BCEWithLogitsLoss(
 
     Use it for two classes, or for several labels that may be true together. The model has no sigmoid.
 
-    Args:
-        weight: factor for each element. Its shape must broadcast to the input.
-        pos_weight: factor for the positive targets, usually one for each class.
-
     Shape:
         Input: logits (*), any shape.
         Target: (*), numbers from 0 to 1.
@@ -265,9 +248,6 @@ class SmoothL1Loss(_TargetLoss, function=F.smooth_l1_loss, size_average=None, re
 
     Use it for boxes in object detection, whose recipes ask for it; it is `HuberLoss` divided by `beta`.
 
-    Args:
-        beta: difference at which the loss becomes linear (default: 1.0).
-
     Shape:
         Input: (*), any shape.
         Target: (*), the same shape as the input.
@@ -287,9 +267,6 @@ class HuberLoss(_TargetLoss, function=F.huber_loss, reduction="mean", delta=1.0)
         loss = d² / 2 if d < delta, delta * (d - delta / 2) otherwise,  d = |input - target|
 
     Use it for regression with outliers, also of values in reinforcement learning: gradients are limited to `delta`.
-
-    Args:
-        delta: difference at which the loss becomes linear (default: 1.0).
 
     Shape:
         Input: (*), any shape.
@@ -317,7 +294,6 @@ class KLDivLoss(_TargetLoss, function=F.kl_div, size_average=None, reduce=None, 
     Args:
         reduction: "batchmean", "mean", "sum" or "none". "batchmean" divides the sum by the batch size, which is the
             mathematical definition (default: "mean").
-        log_target: if True, the target contains log-probabilities (default: False).
 
     Shape:
         Input: log-probabilities (*), any shape.
@@ -344,11 +320,6 @@ class PoissonNLLLoss(
 
     Use it for targets that are counts, such as visits per day.
 
-    Args:
-        log_input: if True, the input contains logarithms of rates (default: True).
-        full: if True, adds Stirling's approximation of log(target!) (default: False).
-        eps: number added to a rate before its logarithm (default: 1e-8).
-
     Shape:
         Input: (*), any shape.
         Target: (*), the same shape as the input.
@@ -373,10 +344,6 @@ class GaussianNLLLoss(
         loss = (log(max(var, eps)) + (input - target)² / max(var, eps)) / 2
 
     Use it when the model predicts its uncertainty, too: a mean and a variance for each target.
-
-    Args:
-        full: if True, adds the constant log(2 * pi) / 2 (default: False).
-        eps: smallest variance (default: 1e-6).
 
     Shape:
         Input: means (N, *) or (*).
@@ -405,9 +372,6 @@ class HingeEmbeddingLoss(
         loss = max(0, margin - input)     if target is -1
 
     Use it when the model computes a distance of pairs itself; `CosineEmbeddingLoss` computes it from two vectors.
-
-    Args:
-        margin: distance above which a different pair has no loss (default: 1.0).
 
     Shape:
         Input: distances (*), any shape.
@@ -450,9 +414,6 @@ class MarginRankingLoss(
 
     Use it to learn scores for a ranking, when you only know which of two items is better.
 
-    Args:
-        margin: difference above which a pair in the right order has no loss (default: 0.0).
-
     Shape:
         Input1: (N,) or ().
         Input2: the same shape as the first input.
@@ -479,9 +440,6 @@ class CosineEmbeddingLoss(
     Use it to learn embeddings from pairs that are labeled as similar or not; `TripletMarginLoss` compares two pairs
     instead.
 
-    Args:
-        margin: cosine below which a different pair has no loss (default: 0.0).
-
     Shape:
         Input1: (N, D) or (D,).
         Input2: the same shape as the first input.
@@ -507,13 +465,6 @@ class TripletMarginLoss(
 
     Use it to learn embeddings when you know for an anchor which of two samples is more similar.
 
-    Args:
-        margin: difference of the distances above which a triplet has no loss (default: 1.0).
-        p: order of the norm that is the distance d (default: 2.0).
-        eps: number added to the differences (default: 1e-6).
-        swap: if True, uses the distance between positive and negative if it is smaller than the distance between anchor
-            and negative (default: False).
-
     Shape:
         Anchor: (N, D) or (D,).
         Positive: the same shape as the anchor.
@@ -538,12 +489,6 @@ class TripletMarginWithDistanceLoss(
     """Computes the triplet margin loss with a custom distance function.
 
         loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
-
-    Args:
-        distance_function: function or module that computes d from two tensors. By default, `nn.PairwiseDistance()`.
-        margin: difference of the distances above which a triplet has no loss (default: 1.0).
-        swap: if True, uses the distance between positive and negative if it is smaller than the distance between anchor
-            and negative (default: False).
 
     Shape:
         Anchor: (N, D) or (D,).
@@ -584,11 +529,6 @@ class MultiMarginLoss(
 
     Use it in place of `CrossEntropyLoss` when only the order of the scores matters, as in a support vector machine.
 
-    Args:
-        p: exponent, 1 or 2 (default: 1).
-        margin: difference of the scores above which a class has no loss (default: 1.0).
-        weight: factor for each class, shape (C,).
-
     Shape:
         Input: scores (N, C) or (C,).
         Target: class indices (N,) or ().
@@ -610,9 +550,6 @@ class MultiLabelSoftMarginLoss(_WeightedLoss, function=F.multilabel_soft_margin_
 
     Use it for several labels that may be true together, with one loss for each sample; `BCEWithLogitsLoss` has one for
     each label.
-
-    Args:
-        weight: factor for each class, shape (C,).
 
     Shape:
         Input: logits (N, C).
@@ -654,10 +591,8 @@ class CTCLoss(_Loss, function=F.ctc_loss, blank=0, reduction="mean", zero_infini
     Use it for speech and handwriting, where you know the text but not at which time each letter is.
 
     Args:
-        blank: class that stands for no label (default: 0).
-        reduction: "mean", "sum" or "none". "mean" first divides each loss by the length of its target
-            (default: "mean").
-        zero_infinity: if True, replaces infinite losses and their gradients by zero (default: False).
+        reduction: "mean" (default) first divides each loss by the length of its target, "sum", or "none" for one loss per
+            sequence.
 
     Shape:
         Input: log-probabilities (T, N, C) or (T, C).

@@ -493,12 +493,6 @@ class LocalResponseNorm(
 
     Use it to reproduce older networks such as AlexNet; newer ones use `BatchNorm2d`.
 
-    Args:
-        size: number of channels in the sum.
-        alpha: factor of the sum (default: 1e-4).
-        beta: exponent (default: 0.75).
-        k: number added to the sum (default: 1.0).
-
     Shape:
         Input: (N, C, *).
         Output: the same shape as the input.

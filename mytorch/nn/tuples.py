@@ -22,20 +22,6 @@ _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
 
 
-def _reverse_repeat_tuple(t, n):
-    """Returns the elements in reverse order, each n times, as the argument of `F.pad` for the padding of a layer."""
-    return tuple(x for x in reversed(t) for _ in range(n))
-
-
-def _list_with_default(out_size, defaults):
-    """Returns `out_size` with the last elements of `defaults` in place of `None`."""
-    if isinstance(out_size, int):
-        return out_size
-    if len(defaults) <= len(out_size):
-        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
-    return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
-
-
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Removes a prefix from the names in a state dict, in place. Wrappers add prefixes such as "module.".
 

@@ -19,15 +19,6 @@ class Upsample(
 
     Use it to enlarge feature maps without parameters, usually before a convolution.
 
-    Args:
-        size: size of the output, one number or one for each spatial dimension.
-        scale_factor: size of the output divided by the size of the input, one number or one for each spatial dimension.
-            Give either `size` or `scale_factor`.
-        mode: "nearest", "linear" (3D input), "bilinear", "bicubic" (4D input) or "trilinear" (5D input)
-            (default: "nearest").
-        align_corners: if True, aligns the centers of the corner pixels of input and output, which keeps their values.
-        recompute_scale_factor: if True, computes the scale factor again from the rounded output size.
-
     Shape:
         Input: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
         Output: (N, C, L_out), (N, C, H_out, W_out) or (N, C, D_out, H_out, W_out).
@@ -93,9 +84,6 @@ class PixelShuffle(Layer, function=F.pixel_shuffle, upscale_factor=...):
     Use it for super-resolution: the convolution before it runs at the low resolution, so it is cheaper than
     `ConvTranspose2d`.
 
-    Args:
-        upscale_factor: factor r of the resolution.
-
     Shape:
         Input: (*, C * r², H, W).
         Output: (*, C, H * r, W * r).
@@ -113,9 +101,6 @@ class PixelShuffle(Layer, function=F.pixel_shuffle, upscale_factor=...):
 class PixelUnshuffle(Layer, function=F.pixel_unshuffle, downscale_factor=...):
     """Rearranges an image into more channels of lower resolution, the inverse of `nn.PixelShuffle`.
 
-    Args:
-        downscale_factor: divisor r of the resolution.
-
     Shape:
         Input: (*, C, H * r, W * r).
         Output: (*, C * r², H, W).
@@ -130,9 +115,6 @@ class PixelUnshuffle(Layer, function=F.pixel_unshuffle, downscale_factor=...):
 
 class ChannelShuffle(Layer, function=F.channel_shuffle, groups=...):
     """Rearranges channels so that neighbors come from different groups.
-
-    Args:
-        groups: number of groups, which divides C.
 
     Shape:
         Input: (N, C, *).
@@ -153,12 +135,6 @@ class Unfold(Layer, function=F.unfold, kernel_size=..., dilation=1, padding=0, s
 
     Use it for operations on windows that no layer has; for a plain convolution, `Conv2d` needs far less memory.
 
-    Args:
-        kernel_size: size of the window, one number or (height, width).
-        dilation: distance between neighboring elements of a window, one number or two (default: 1).
-        padding: number of zeros added at both ends, one number or two (default: 0).
-        stride: distance between neighboring windows, one number or two (default: 1).
-
     Shape:
         Input: (N, C, H, W).
         Output: (N, C * kernel_height * kernel_width, number of windows).
@@ -175,13 +151,6 @@ class Fold(Layer, function=F.fold, output_size=..., kernel_size=..., dilation=1,
     """Sums columns at the positions of their windows.
 
     `nn.Unfold` followed by `nn.Fold` multiplies each pixel by the number of windows that contain it.
-
-    Args:
-        output_size: size of the image, (H, W).
-        kernel_size: size of the window, one number or (height, width).
-        dilation: distance between neighboring elements of a window, one number or two (default: 1).
-        padding: number of zeros added at both ends, one number or two (default: 0).
-        stride: distance between neighboring windows, one number or two (default: 1).
 
     Shape:
         Input: (N, C * kernel_height * kernel_width, number of windows).

@@ -155,13 +155,13 @@ def cross_entropy(
     Args:
         input: logits. Do not apply softmax first.
         target: class indices of any integer dtype, or class probabilities of the same shape as `input`.
-        weight: factor for each class, of shape (C,) (default: all 1).
+        weight: factor for each class, of shape (C,) (default: None, all 1). "mean" divides by the sum of the used factors.
         size_average: deprecated; use `reduction`.
         ignore_index: target value that does not contribute to the loss (default: -100).
         reduce: deprecated; use `reduction`.
         reduction: "mean" (default), "sum", or "none" for one loss per target.
         label_smoothing: probability mass that is distributed evenly over all classes, in [0, 1] (default: 0.0).
-        softcap: replaces the logits by softcap * tanh(input / softcap) first (default: None, no change).
+        softcap: if given, replaces the logits by softcap * tanh(input / softcap) first (default: None).
 
     Shape:
         input: (C,), (N, C) or (N, C, d1, …).
@@ -444,7 +444,7 @@ def nll_loss(
     Args:
         input: log-probabilities.
         target: class indices.
-        weight: factor for each class, of shape (C,) (default: all 1).
+        weight: factor for each class, of shape (C,) (default: None, all 1). "mean" divides by the sum of the used factors.
         size_average: deprecated; use `reduction`.
         ignore_index: target value that does not contribute to the loss (default: -100).
         reduce: deprecated; use `reduction`.
@@ -513,7 +513,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     Args:
         input: predictions.
         target: target values, of the same shape as `input`.
-        weight: factor for each element, of the shape of `input` (default: all 1). "mean" then divides by the sum of the weights.
+        weight: factor for each element, of the shape of `input` (default: None, all 1). "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.mse_loss(tensor([1.0, 2.0]), tensor([3.0, 2.0])).item()
@@ -534,7 +534,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     Args:
         input: predictions.
         target: target values, of the same shape as `input`.
-        weight: factor for each element, of the shape of `input` (default: all 1). "mean" then divides by the sum of the weights.
+        weight: factor for each element, of the shape of `input` (default: None, all 1). "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.l1_loss(tensor([1.0, 2.0]), tensor([3.0, 1.0]), reduction="sum").item()
@@ -609,7 +609,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
         input: predictions.
         target: target values, of the same shape as `input`.
         delta: error at which the loss changes from quadratic to linear (default: 1.0).
-        weight: factor for each element, of the shape of `input` (default: all 1). "mean" still divides by the element count.
+        weight: factor for each element, of the shape of `input` (default: None, all 1). "mean" still divides by the element count.
 
     Raises:
         RuntimeError: `delta` is not positive.
@@ -672,7 +672,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     Args:
         input: probabilities, in [0, 1].
         target: target values, in [0, 1], of the same shape as `input`.
-        weight: factor for each element (default: all 1).
+        weight: factor for each element; its shape must broadcast to `input`; all 1 if None (default: None).
         size_average: deprecated; use `reduction`.
         reduce: deprecated; use `reduction`.
         reduction: "mean" (default), "sum", or "none" for one loss per element.
@@ -729,8 +729,8 @@ def binary_cross_entropy_with_logits(
     Args:
         input: logits. Do not apply sigmoid first.
         target: target probabilities, of the same shape as `input`.
-        weight: factor for each element (default: all 1).
-        pos_weight: factor for the term of positive targets (default: 1). Broadcasts to `input`.
+        weight: factor for each element; its shape must broadcast to `input`; all 1 if None (default: None).
+        pos_weight: factor for the term of positive targets, usually one for each class (default: None, all 1). Broadcasts to `input`.
 
     Raises:
         ValueError: input and target have different shapes.
@@ -764,7 +764,8 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     Args:
         input: log-probabilities.
         target: probabilities, or log-probabilities if `log_target` is True.
-        reduction: "mean" (default), "sum", "none", or "batchmean", which divides the sum by the batch size.
+        reduction: "mean" (default), "sum", "none", or "batchmean", which divides the sum by the batch size, as in the
+            mathematical definition.
         log_target: if True, `target` contains log-probabilities (default: False).
 
     Example:
@@ -1096,7 +1097,7 @@ def triplet_margin_with_distance_loss(
         anchor: reference vectors, of shape (N, D) or (D,).
         positive: vectors that should be close to the anchor, of the same shape.
         negative: vectors that should be far from the anchor, of the same shape.
-        distance_function: function of two tensors that returns their distances (default: `pairwise_distance`).
+        distance_function: function of two tensors that returns their distances; `pairwise_distance` if None (default: None).
         margin: difference of the distances at which the loss becomes 0 (default: 1.0).
         swap: if True, uses the distance of positive and negative where it is smaller (default: False).
         reduction: "mean" (default), "sum", or "none" for one loss per triplet.
@@ -1140,7 +1141,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         target: class indices, of shape (N,) or ().
         p: exponent, 1 or 2 (default: 1).
         margin: difference of the scores at which a term becomes 0 (default: 1.0).
-        weight: factor for the terms of each target class, of shape (C,) (default: all 1).
+        weight: factor for the terms of each target class, of shape (C,); all 1 if None (default: None).
 
     Raises:
         RuntimeError: the shapes do not fit.
@@ -1194,7 +1195,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     Args:
         input: logits, of shape (N, C) or (C,).
         target: 0 or 1 for each logit, of the same shape.
-        weight: factor for each class, of shape (C,) (default: all 1).
+        weight: factor for each class, of shape (C,); all 1 if None (default: None).
 
     Example:
         >>> F.multilabel_soft_margin_loss(tensor([[0.0, 0.0]]), tensor([[1.0, 0.0]]))
@@ -1344,7 +1345,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         input_lengths: number of steps of each sequence.
         target_lengths: number of classes of each target.
         blank: class index of the blank (default: 0).
-        reduction: "mean" (default), "sum", or "none" for one loss per sequence.
+        reduction: "mean" (default), which first divides each loss by the length of its target, "sum", or "none" for one loss
+            per sequence.
         zero_infinity: if True, replaces infinite losses of impossible alignments by 0 (default: False).
 
     Shape:

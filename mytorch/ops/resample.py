@@ -141,8 +141,8 @@ def interpolate(
         scale_factor: factor of the spatial sizes, one number or one for each spatial axis.
         mode: "nearest" (default), "nearest-exact", "linear" (3-d inputs), "bilinear" or "bicubic" (4-d inputs),
             "trilinear" (5-d inputs), or "area".
-        align_corners: if True, aligns the centers of the corner elements, which then keep their values (default: False).
-        recompute_scale_factor: if True, computes the scale again from the rounded output size (default: False).
+        align_corners: if True, aligns the centers of the corner elements, which then keep their values (default: None).
+        recompute_scale_factor: if True, computes the scale again from the rounded output size (default: None).
         antialias: if True, smooths while shrinking; for modes "bilinear" and "bicubic" (default: False).
 
     Raises:
@@ -364,9 +364,9 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     Args:
         input: (N, C, H, W) or (C, H, W).
         kernel_size: size of a window, one number or (height, width).
-        dilation: step between the elements of a window (default: 1).
-        padding: number of zeros added at both ends of an axis (default: 0).
-        stride: step between windows (default: 1).
+        dilation: step between the elements of a window, one number or two (default: 1).
+        padding: number of zeros added at both ends of an axis, one number or two (default: 0).
+        stride: step between windows, one number or two (default: 1).
 
     Shape:
         result: (N, C * kH * kW, number of windows).
@@ -448,9 +448,9 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         input: (N, C * kH * kW, number of windows), or without N.
         output_size: size of the result, one number or (H, W).
         kernel_size: size of a window, one number or (height, width).
-        dilation: step between the elements of a window (default: 1).
-        padding: padding that `unfold` added (default: 0).
-        stride: step between windows (default: 1).
+        dilation: step between the elements of a window, one number or two (default: 1).
+        padding: padding that `unfold` added, one number or two (default: 0).
+        stride: step between windows, one number or two (default: 1).
 
     Shape:
         result: (N, C, H, W).

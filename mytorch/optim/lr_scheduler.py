@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+from ..arrays.arguments import describe
 from ..arrays.errors import warn
 from .optimizer import Optimizer
 from .options import number
@@ -24,10 +25,6 @@ EPOCH_DEPRECATION_WARNING = (
 
 class LRScheduler:
     """Base class of schedulers. Sets the learning rate of each group to `get_lr()`, at the start and after each `step()`.
-
-    Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         TypeError: `optimizer` is not an Optimizer.
@@ -167,9 +164,7 @@ class LambdaLR(LRScheduler):
     Use it when no other schedule has the curve that you want: the function may compute any factor from the step.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         lr_lambda: function from the step to a factor, or a list of functions, one for each group.
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -267,10 +262,8 @@ class StepLR(_FactorLR):
     ones.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         step_size: number of steps between two changes.
         gamma: factor of the learning rate (default: 0.1).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -304,10 +297,8 @@ class MultiStepLR(_FactorLR):
     Use it when a recipe names the epochs at which the rate falls; with equal distances, `StepLR` is shorter.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         milestones: steps at which the learning rate changes.
         gamma: factor of the learning rate (default: 0.1).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -342,10 +333,8 @@ class ConstantLR(_FactorLR):
     Use it for a few first steps at a lower rate. `LinearLR` rises gradually instead, which is the usual warm-up.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         factor: factor of the learning rate, between 0 and 1 (default: 1/3).
         total_iters: number of steps with the factor (default: 5).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: `factor` is not between 0 and 1.
@@ -384,11 +373,9 @@ class LinearLR(_FactorLR):
     weights.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         start_factor: first factor, greater than 0 and at most 1 (default: 1/3).
         end_factor: last factor, between 0 and 1 (default: 1.0).
         total_iters: number of steps between both factors (default: 5).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: a factor is out of its range.
@@ -436,9 +423,7 @@ class ExponentialLR(_FactorLR):
     Use it when you don't know in advance how long you train: it has no last step, unlike `CosineAnnealingLR`.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         gamma: factor of the learning rate.
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -474,10 +459,8 @@ class PolynomialLR(_FactorLR):
     line.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         total_iters: number of steps until 0 (default: 5).
         power: exponent; 1 is a linear decrease (default: 1.0).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -517,10 +500,8 @@ class CosineAnnealingLR(LRScheduler):
     language, because it stays at high rates for long and ends gently.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         T_max: number of steps of half a period.
         eta_min: smallest learning rate (default: 0.0).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Source: Loshchilov and Hutter, 2017.
 
@@ -570,11 +551,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Use it when you want a usable model at several points of a long training: the end of each period is one.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         T_0: number of steps until the first restart.
         T_mult: growth factor of T_i after each restart (default: 1).
         eta_min: smallest learning rate (default: 0.0).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: `T_0` or `T_mult` is not a positive integer.
@@ -659,7 +638,6 @@ class CosineLRScheduler:
     `LinearLR` and `CosineAnnealingLR` in a `SequentialLR`.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         max_lr: largest learning rate.
         min_lr: learning rate from step `total_steps` on (default: 0.0).
         total_steps: number of steps of the schedule (default: 1000).
@@ -758,7 +736,6 @@ class OneCycleLR(LRScheduler):
     epoch.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         max_lr: largest learning rate, or a list with one for each group.
         total_steps: number of steps of the cycle (default: epochs * steps_per_epoch).
         epochs: number of epochs, if `total_steps` is not given.
@@ -771,7 +748,6 @@ class OneCycleLR(LRScheduler):
         div_factor: largest divided by first learning rate (default: 25.0).
         final_div_factor: first divided by last learning rate (default: 1e4).
         three_phase: if True, decreases to the first learning rate as fast as it increased, then to the last (default: False).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: neither `total_steps` nor both `epochs` and `steps_per_epoch` are given, or an option is out of its range.
@@ -878,7 +854,6 @@ class CyclicLR(LRScheduler):
     Use it to look for a good learning rate, or when the training has no fixed length. Call `step` after each batch.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         base_lr: smallest learning rate, or a list with one for each group.
         max_lr: largest learning rate, or a list with one for each group.
         step_size_up: number of steps of the increase (default: 2000).
@@ -891,7 +866,6 @@ class CyclicLR(LRScheduler):
         cycle_momentum: if True, momentum (or beta1) decreases while the learning rate increases, and vice versa (default: True).
         base_momentum: smallest momentum, or a list with one for each group (default: 0.8).
         max_momentum: largest momentum, or a list with one for each group (default: 0.9).
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: `mode` is unknown, or the optimizer has no momentum and `cycle_momentum` is True.
@@ -982,7 +956,6 @@ class ReduceLROnPlateau(LRScheduler):
     pass to `step`.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         mode: "min" (default) if smaller metrics are better, "max" if larger metrics are better.
         factor: factor of the learning rate, less than 1 (default: 0.1).
         patience: number of steps without improvement before the learning rate changes (default: 10).
@@ -1146,10 +1119,8 @@ class SequentialLR(LRScheduler):
     time.
 
     Args:
-        optimizer: the optimizer. The scheduler sets its learning rates.
         schedulers: schedulers, in their order.
         milestones: steps at which the next scheduler starts; one fewer than schedulers.
-        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
         ValueError: there is no scheduler, or the number of milestones does not fit.
@@ -1216,3 +1187,10 @@ class SequentialLR(LRScheduler):
         for s, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             s.load_state_dict(state)
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+
+
+describe(
+    globals(),
+    optimizer="the optimizer. The scheduler sets its learning rates.",
+    last_epoch="number of finished steps; -1 starts a new schedule (default: -1).",
+)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..arrays import as_device, dtypes, to_device
+from ..arrays.arguments import describe
 from ..arrays.array import as_raw, place_for
 from ..arrays.tensor import Tensor
 from .array import is_sparse, raw_of
@@ -100,11 +101,7 @@ def sparse_coo_tensor(
         indices: integers (sparse dimensions, elements): the index of each element in each sparse dimension.
         values: numbers (elements, *dense sizes).
         size: sizes of all dimensions (default: the smallest sizes that contain all elements).
-        dtype: dtype of the values (default: the dtype of `values`).
-        device: device of the tensor (default: the device of `values`).
         pin_memory: must be False; page-locked sparse tensors are not supported (default: False).
-        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
-        check_invariants: accepted for compatibility; indices are always checked (default: None).
         is_coalesced: True if the positions are sorted and distinct, which is checked (default: None).
 
     Returns:
@@ -280,7 +277,8 @@ def _check_compressed(name, pattern):
         )
 
 
-def _compressed_tensor(name, layout, pointers, inner, values, size, dtype, device, requires_grad, check_invariants):
+def _compressed_tensor(name, layout, pointers, inner, values, size, dtype, device, pin_memory, requires_grad):
+    _refuse_pinned(name, pin_memory)
     values = _as_values(values, dtype, device)
     raw = raw_of(values)
     pointers = _as_indices(pointers, values.device, name, keep=True)
@@ -305,11 +303,6 @@ def sparse_csr_tensor(
         col_indices: integers (*batch, elements): the column of each element, sorted in each row.
         values: numbers (*batch, elements, *dense sizes): the values of the elements.
         size: sizes of all dimensions (default: the smallest number of columns that contains all elements).
-        dtype: dtype of the values (default: the dtype of `values`).
-        device: device of the tensor (default: the device of `values`).
-        pin_memory: must be False (default: False).
-        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
-        check_invariants: accepted for compatibility; indices are always checked (default: None).
 
     Returns:
         A tensor of layout `mytorch.sparse_csr`.
@@ -322,7 +315,6 @@ def sparse_csr_tensor(
         >>> (x @ mytorch.ones(3, 1)).tolist()
         [[3.0], [4.0]]
     """
-    _refuse_pinned("sparse_csr_tensor", pin_memory)
     return _compressed_tensor(
         "sparse_csr_tensor",
         sparse_csr,
@@ -332,8 +324,8 @@ def sparse_csr_tensor(
         size,
         dtype,
         device,
+        pin_memory,
         requires_grad,
-        check_invariants,
     )
 
 
@@ -350,11 +342,6 @@ def sparse_csc_tensor(
         row_indices: integers (*batch, elements): the row of each element, sorted in each column.
         values: numbers (*batch, elements, *dense sizes): the values of the elements.
         size: sizes of all dimensions (default: the smallest number of rows that contains all elements).
-        dtype: dtype of the values (default: the dtype of `values`).
-        device: device of the tensor (default: the device of `values`).
-        pin_memory: must be False (default: False).
-        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
-        check_invariants: accepted for compatibility; indices are always checked (default: None).
 
     Returns:
         A tensor of layout `mytorch.sparse_csc`.
@@ -367,7 +354,6 @@ def sparse_csc_tensor(
         >>> x.to_dense().tolist()
         [[0.0, 4.0], [3.0, 0.0]]
     """
-    _refuse_pinned("sparse_csc_tensor", pin_memory)
     return _compressed_tensor(
         "sparse_csc_tensor",
         sparse_csc,
@@ -377,8 +363,8 @@ def sparse_csc_tensor(
         size,
         dtype,
         device,
+        pin_memory,
         requires_grad,
-        check_invariants,
     )
 
 
@@ -393,12 +379,7 @@ def sparse_compressed_tensor(
         plain_indices: the column (of CSR) or row (of CSC) of each element.
         values: the values of the elements.
         size: sizes of all dimensions (default: the smallest sizes that contain all elements).
-        dtype: dtype of the values (default: the dtype of `values`).
         layout: `mytorch.sparse_csr` or `mytorch.sparse_csc`.
-        device: device of the tensor (default: the device of `values`).
-        pin_memory: must be False (default: False).
-        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
-        check_invariants: accepted for compatibility; indices are always checked (default: None).
 
     Raises:
         RuntimeError: another layout, or the indices are not valid.
@@ -410,10 +391,9 @@ def sparse_compressed_tensor(
     """
     if layout not in COMPRESSED:
         raise RuntimeError(f"sparse_compressed_tensor: expected layout sparse_csr or sparse_csc, got {layout!r}.")
-    _refuse_pinned("sparse_compressed_tensor", pin_memory)
     return _compressed_tensor(
-        "sparse_compressed_tensor", layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad,
-        check_invariants,
+        "sparse_compressed_tensor", layout, compressed_indices, plain_indices, values, size, dtype, device, pin_memory,
+        requires_grad,
     )  # fmt: skip
 
 
@@ -464,3 +444,13 @@ def spdiags(diagonals, offsets, shape, layout=None):
     values = diagonals.reshape(-1).index_select(0, Tensor._wrap(to_device(source, diagonals.device)))
     x = sparse_coo_tensor(np.stack([np.concatenate(none + rows), np.concatenate(none + columns)]), values, shape)
     return x if layout is None else to_sparse(x, layout=layout)
+
+
+describe(
+    globals(),
+    requires_grad="if True, autograd computes the gradient of the tensor (default: False).",
+    dtype="dtype of the values (default: the dtype of `values`).",
+    device="device of the tensor (default: the device of `values`).",
+    check_invariants="accepted for compatibility; indices are always checked (default: None).",
+    pin_memory="must be False (default: False).",
+)

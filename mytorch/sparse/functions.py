@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from ..arrays import dtypes, xp_of
+from ..arrays.arguments import describe
 from ..arrays.tensor import Tensor
 from ..ops.dispatch.layouts import implements
 from ..ops.scatter import reduction_name
@@ -49,10 +50,6 @@ def addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
 
     Args:
         input: dense matrix, which broadcasts to the product.
-        mat1: sparse matrix.
-        mat2: dense matrix.
-        beta: factor of `input` (default: 1).
-        alpha: factor of the product (default: 1).
 
     Returns:
         A dense matrix.
@@ -144,9 +141,6 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
     Args:
         input: matrix in CSR layout.
         mat1: dense matrix.
-        mat2: dense matrix.
-        beta: factor of `input` (default: 1).
-        alpha: factor of the product (default: 1).
         out: CSR matrix that receives the result (default: None).
 
     Returns:
@@ -226,12 +220,7 @@ def _of_values(function, inputs, masked):
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """Returns the product of a sparse and a dense matrix as a sparse tensor with one sparse dimension.
-
-    Args:
-        mat1: sparse matrix.
-        mat2: dense matrix.
-    """
+    """Returns the product of a sparse and a dense matrix as a sparse tensor with one sparse dimension."""
     return to_sparse(mat1 @ mat2, 1)
 
 
@@ -250,21 +239,12 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alph
 
     Args:
         input: sparse matrix.
-        mat1: sparse matrix.
-        mat2: dense matrix.
-        beta: factor of `input` (default: 1).
-        alpha: factor of the product (default: 1).
     """
     return to_sparse(mat1 @ mat2) * alpha + input * beta
 
 
 def spmm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """Returns the product of a sparse and a dense matrix, as `mytorch.sparse.mm` does.
-
-    Args:
-        mat1: sparse matrix.
-        mat2: dense matrix.
-    """
+    """Returns the product of a sparse and a dense matrix, as `mytorch.sparse.mm` does."""
     return mm(mat1, mat2)
 
 
@@ -329,3 +309,12 @@ def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, v
         layout: `mytorch.sparse_csr` or `mytorch.sparse_csc`.
     """
     sparse_compressed_tensor(compressed_indices, plain_indices, values, tuple(size), layout=layout)
+
+
+describe(
+    globals(),
+    mat1="sparse matrix.",
+    mat2="dense matrix.",
+    beta="factor of `input` (default: 1).",
+    alpha="factor of the product (default: 1).",
+)

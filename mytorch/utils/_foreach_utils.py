@@ -7,9 +7,6 @@ def _get_foreach_kernels_supported_devices():
     return ["cpu", "cuda"]
 
 
-_get_fused_kernels_supported_devices = _get_foreach_kernels_supported_devices
-
-
 def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
     """Group the tensors by the device and dtype of the first list: {(device, dtype): (lists, indices)}."""
     groups = defaultdict(lambda: ([[] for _ in tensorlistlist], []))
@@ -23,7 +20,3 @@ def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
 
 def _device_has_foreach_support(device):
     return device.type in _get_foreach_kernels_supported_devices()
-
-
-def _has_foreach_support(tensors, device):
-    return _device_has_foreach_support(device)

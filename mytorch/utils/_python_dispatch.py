@@ -135,11 +135,6 @@ class TorchDispatchMode:
         overriding.exit_mode()
 
     @classmethod
-    def is_infra_mode(cls):
-        """Returns False: a program defined this mode."""
-        return False
-
-    @classmethod
     def push(cls, *args, **kwargs):
         """Returns an instance of this mode."""
         return cls(*args, **kwargs)
@@ -160,21 +155,6 @@ def _get_current_dispatch_mode_stack():
     return list(_modes)
 
 
-_len_torch_dispatch_stack = _modes.__len__
-
-
-@contextlib.contextmanager
-def _disable_current_modes():
-    """Runs a block without dispatch modes."""
-    before, token = list(_modes), set_mode(get_mode().replace(interpreter=None))
-    _modes.clear()
-    try:
-        yield before
-    finally:
-        _modes[:] = before
-        reset_mode(token)
-
-
 def is_traceable_wrapper_subclass(t):
     """Returns True for a tensor, or a class of tensors, with `__tensor_flatten__` and `__tensor_unflatten__`.
 
@@ -183,9 +163,6 @@ def is_traceable_wrapper_subclass(t):
     """
     kind = t if isinstance(t, type) else type(t)
     return issubclass(kind, Tensor) and hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")
-
-
-is_traceable_wrapper_subclass_type = is_traceable_wrapper_subclass
 
 
 def transform_subclass(t, callback, outer_size=None, outer_stride=None):

@@ -14,7 +14,7 @@ import mytorch
 from mytorch.models.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import (
     HEADER_BYTES,
-    TokenBlocks,
+    RandomBlocks,
     TokenFileError,
     TokenWriter,
     read_header,
@@ -220,16 +220,13 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
 
 def test_blocks_resume(tmp_path):
     write_tokens(tmp_path / "t.bin", np.arange(1000) % 50, 50)
-    blocks = TokenBlocks(tmp_path / "t.bin", 8, seed=1)
-    x, y = blocks.batch(4)
+    whole = RandomBlocks(tmp_path / "t.bin", 8, batch_size=4, length=3, seed=1)
+    x, y = whole[0]
     np.testing.assert_array_equal(x[:, 1:], y[:, :-1])
-    state = blocks.state_dict()
-    a = blocks.batch(4)[0]
-    twin = TokenBlocks(tmp_path / "t.bin", 8)
-    twin.load_state_dict(json.loads(json.dumps(state)))
-    np.testing.assert_array_equal(a, twin.batch(4)[0])
+    rest = RandomBlocks(tmp_path / "t.bin", 8, batch_size=2, length=4, seed=1, first=4)
+    np.testing.assert_array_equal(whole[1][0], np.concatenate([rest[0][0], rest[1][0]]))
     with pytest.raises(ValueError, match="shorter context"):
-        TokenBlocks(tmp_path / "t.bin", 1000)
+        RandomBlocks(tmp_path / "t.bin", 1000, batch_size=4, length=3, seed=1)
 
 
 def test_tokenizers(tmp_path):

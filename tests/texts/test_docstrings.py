@@ -101,6 +101,21 @@ def test_the_function_is_named(name):
     assert f"`nn.functional.{function}`" in inspect.getdoc(CLASSES[name])
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n, c in CLASSES.items()
+        if issubclass(c, Declared) and c.__init__ is Declared.__init__ and hasattr(c, "_function")
+    ],
+)
+def test_options_of_a_layer_are_described_with_its_function(name):
+    """The class has a line for each option that its function describes."""
+    cls = CLASSES[name]
+    options = {option for option in cls._options if not option.startswith("_")}
+    assert _section(cls._function, "Args").keys() & options <= _section(cls, "Args").keys()
+
+
 def test_a_subclass_keeps_its_docstring():
     class Doubled(nn.Linear):
         """Doubles the result."""

@@ -1,6 +1,7 @@
 """Grids of images, image files, and the import of the module."""
 
 import importlib.machinery
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.compat import removed
 from mytorch.vision.utils import make_grid, save_image
 
 
@@ -88,6 +90,7 @@ def test_names_of_torchvision_have_advice():
         ("models", "swin_t"),
         ("transforms", "v2"),
         ("ops", "MLP"),
+        ("ops", "box_iou"),
         ("datasets", "FakeData"),
         ("", "tv_tensors"),
     ):
@@ -101,6 +104,13 @@ def test_names_of_torchvision_have_advice():
             __import__(f"mytorch.audio.{module}")
     with pytest.raises(ModuleNotFoundError, match=r"Use torchvision.models.feature_extraction: pip install"):
         __import__("mytorch.fx.feature_extraction")
+
+
+def test_removed_names_have_advice():
+    for path, text in removed.REMOVED.items():
+        home, _, name = f"mytorch.{path}".rpartition(".")
+        with pytest.raises(AttributeError, match=re.escape(text)):
+            getattr(importlib.import_module(home), name)
 
 
 @pytest.mark.parametrize("name", ["torchvision", "torchaudio"])

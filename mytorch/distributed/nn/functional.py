@@ -5,6 +5,7 @@ Each function returns its result and leaves its inputs unchanged.
 
 from collections.abc import Sequence
 
+from ...arrays.arguments import describe
 from ...arrays.dtypes import bool_
 from ...arrays.tensor import Tensor
 from ...autograd.function import Function
@@ -175,7 +176,6 @@ def broadcast(tensor: Tensor, src: int, group: Group = None) -> Tensor:
     Args:
         tensor: input on `src`; on the other processes, a tensor of the same shape and dtype.
         src: global rank of the source.
-        group: process group (default: all processes).
     """
     return _Broadcast.apply(src, _group(group), tensor)
 
@@ -184,9 +184,7 @@ def gather(tensor: Tensor, dst: int = 0, group: Group = None) -> tuple[Tensor, .
     """Returns the tensors of all processes on process `dst`, and zeros on the other processes.
 
     Args:
-        tensor: input of this process.
         dst: global rank of the destination (default: 0).
-        group: process group (default: all processes).
     """
     return _Gather.apply(dst, _group(group), tensor)
 
@@ -197,7 +195,6 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Ten
     Args:
         tensors: one tensor for each process. On processes other than `src`, only the shapes are used.
         src: global rank of the source (default: 0).
-        group: process group (default: all processes).
     """
     return _Scatter.apply(src, _group(group), *tensors)
 
@@ -206,10 +203,8 @@ def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Group =
     """Returns the reduction of the tensors of all processes on process `dst`, and the input on the other processes.
 
     Args:
-        tensor: input of this process.
         dst: global rank of the destination.
         op: reduction: `ReduceOp.SUM` (default), `AVG`, or another one without a gradient.
-        group: process group (default: all processes).
     """
     return _Reduce.apply(dst, ReduceOp.of(op), _group(group), tensor)
 
@@ -218,9 +213,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None)
     """Returns the reduction of the tensors of all processes. The gradient is reduced in the same way.
 
     Args:
-        tensor: input of this process.
         op: reduction: `ReduceOp.SUM` (default), `AVG`, or another one without a gradient.
-        group: process group (default: all processes).
 
     Example:
         >>> mytorch.distributed.init_process_group()
@@ -238,7 +231,6 @@ def all_gather(tensor: Tensor, group: Group = None) -> tuple[Tensor, ...]:
 
     Args:
         tensor: input of this process, of the same shape in all processes.
-        group: process group (default: all processes).
     """
     return _AllGather.apply(_group(group), tensor)
 
@@ -252,7 +244,6 @@ def reduce_scatter(
         output: tensor of the shape of the result. As in PyTorch, use the returned tensor.
         input_list: one tensor for each process.
         op: reduction: `ReduceOp.SUM` (default), `AVG`, or another one without a gradient.
-        group: process group (default: all processes).
 
     Raises:
         ValueError: the shapes of `output` and of this process's input differ.
@@ -272,7 +263,6 @@ def all_to_all(
     Args:
         output_tensor_list: tensors of the shapes of the results. As in PyTorch, use the returned tensors.
         input_tensor_list: one tensor for each process.
-        group: process group (default: all processes).
     """
     return _AllToAll.apply(_group(group), [t.detach() for t in output_tensor_list], *input_tensor_list)
 
@@ -291,10 +281,16 @@ def all_to_all_single(
         input: input of this process.
         output_split_sizes: number of rows received from each process (default: equal parts).
         input_split_sizes: number of rows sent to each process (default: equal parts).
-        group: process group (default: all processes).
     """
     return _AllToAllSingle.apply(_group(group), output.detach(), output_split_sizes, input_split_sizes, input)
 
+
+describe(
+    globals(),
+    group="process group (default: all processes).",
+    tensor="input of this process.",
+    op="reduction: `ReduceOp.SUM` (default), `AVG`, or another one without gradients.",
+)
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",

@@ -2,11 +2,13 @@
 
 import copy
 
-from ...nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, Dropout, Dropout2d, Dropout3d
+from ..._extensions import lazy
+from ...nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d
 from ...nn.utils.fusion import fuse_conv_bn_eval
 from ..graph_module import GraphModule
 from ..tracer import symbolic_trace
 
+__getattr__, __dir__ = lazy(__name__)
 _PAIRS = {Conv1d: BatchNorm1d, Conv2d: BatchNorm2d, Conv3d: BatchNorm3d}
 
 
@@ -58,21 +60,5 @@ def fuse(model, inplace=False, no_trace=False):
         traced.graph.erase_node(node)
     traced.delete_all_unused_submodules()
     traced.graph.lint()
-    traced.recompile()
-    return traced
-
-
-def remove_dropout(model):
-    """Removes the dropout layers of a model.
-
-    Returns:
-        A GraphModule.
-    """
-    traced = symbolic_trace(model)
-    for node in list(traced.graph.nodes):
-        if node.op == "call_module" and isinstance(traced.get_submodule(node.target), (Dropout, Dropout2d, Dropout3d)):
-            node.replace_all_uses_with(node.args[0])
-            traced.graph.erase_node(node)
-    traced.delete_all_unused_submodules()
     traced.recompile()
     return traced

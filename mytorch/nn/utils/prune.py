@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...arrays.arguments import describe
 from ...arrays.tensor import Tensor
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
@@ -227,12 +228,6 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask unchanged.
-
-        Args:
-            t: the tensor.
-            default_mask: mask of the earlier methods.
-        """
         return default_mask
 
 
@@ -254,12 +249,6 @@ class RandomUnstructured(_ByAmount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask with zeros at random positions.
-
-        Args:
-            t: the tensor.
-            default_mask: mask of the earlier methods.
-        """
         count = _compute_nparams_toprune(self.amount, t.numel())
         return _without(default_mask, rand_like(t).reshape(-1).topk(count).indices) if count else default_mask.clone()
 
@@ -274,12 +263,6 @@ class L1Unstructured(_ByAmount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask with zeros at the elements with the smallest absolute values.
-
-        Args:
-            t: the tensor, or its importance scores.
-            default_mask: mask of the earlier methods.
-        """
         count = _compute_nparams_toprune(self.amount, t.numel())
         if not count:
             return default_mask.clone()
@@ -289,14 +272,6 @@ class L1Unstructured(_ByAmount):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prunes `module.<name>`, in addition to earlier methods.
-
-        Args:
-            module: the module with the parameter.
-            name: name of the parameter.
-            amount: number of elements if it is an int, fraction of the elements if it is a float.
-            importance_scores: tensor with the shape of the parameter, used instead of its values to select elements.
-        """
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
@@ -311,12 +286,6 @@ class _Structured(_ByAmount):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask with zeros in the pruned channels.
-
-        Args:
-            t: the tensor, or its importance scores.
-            default_mask: mask of the earlier methods.
-        """
         _validate_structured_pruning(t, self.dim)
         count = _compute_nparams_toprune(self.amount, t.shape[self.dim])
         return _only(t, self.dim, self._kept(t, count), default_mask) if count else default_mask
@@ -356,16 +325,6 @@ class LnStructured(_Structured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prunes `module.<name>`, in addition to earlier methods.
-
-        Args:
-            module: the module with the parameter.
-            name: name of the parameter.
-            amount: number of channels if it is an int, fraction of the channels if it is a float.
-            n: order of the norm.
-            dim: dimension of the channels.
-            importance_scores: tensor with the shape of the parameter, used instead of its values to select channels.
-        """
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 
@@ -382,12 +341,6 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the product of both masks.
-
-        Args:
-            t: the tensor.
-            default_mask: mask of the earlier methods.
-        """
         if tuple(default_mask.shape) != tuple(self.mask.shape):
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
@@ -397,10 +350,6 @@ class CustomFromMask(BasePruningMethod):
 
 def identity(module: Module, name: str) -> Module:
     """Adds a mask of ones to a parameter, without pruning elements. Returns the module.
-
-    Args:
-        module: the module with the parameter.
-        name: name of the parameter.
 
     Example:
         >>> layer = nn.utils.prune.identity(nn.Linear(4, 2), "weight")
@@ -415,8 +364,6 @@ def random_unstructured(module: Module, name: str, amount: float) -> Module:
     """Prunes elements of a parameter at random. Returns the module.
 
     Args:
-        module: the module with the parameter.
-        name: name of the parameter.
         amount: number of elements if it is an int, fraction of the elements if it is a float.
 
     Example:
@@ -432,10 +379,7 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
     """Prunes the elements of a parameter with the smallest absolute values. Returns the module.
 
     Args:
-        module: the module with the parameter.
-        name: name of the parameter.
         amount: number of elements if it is an int, fraction of the elements if it is a float.
-        importance_scores: tensor with the shape of the parameter, used instead of its values to select elements.
 
     Example:
         >>> layer = nn.Linear(4, 2)
@@ -451,10 +395,7 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
     """Prunes channels of a parameter at random. Returns the module.
 
     Args:
-        module: the module with the parameter.
-        name: name of the parameter.
         amount: number of channels if it is an int, fraction of the channels if it is a float.
-        dim: dimension of the channels.
 
     Example:
         >>> layer = nn.utils.prune.random_structured(nn.Linear(4, 2), "weight", amount=1, dim=0)
@@ -471,12 +412,8 @@ def ln_structured(
     """Prunes the channels of a parameter with the smallest norms. Returns the module.
 
     Args:
-        module: the module with the parameter.
-        name: name of the parameter.
         amount: number of channels if it is an int, fraction of the channels if it is a float.
         n: order of the norm.
-        dim: dimension of the channels.
-        importance_scores: tensor with the shape of the parameter, used instead of its values to select channels.
 
     Example:
         >>> layer = nn.utils.prune.ln_structured(nn.Linear(4, 2), "weight", amount=1, n=2, dim=0)
@@ -491,8 +428,6 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prunes the elements of a parameter at the zeros of a mask. Returns the module.
 
     Args:
-        module: the module with the parameter.
-        name: name of the parameter.
         mask: 1 for each element to keep, 0 for each element to prune.
 
     Example:
@@ -552,10 +487,6 @@ def global_unstructured(
 def remove(module: Module, name: str) -> Module:
     """Makes a pruning permanent: stores the pruned values in the parameter and deletes the mask. Returns the module.
 
-    Args:
-        module: the module with the parameter.
-        name: name of the parameter.
-
     Raises:
         ValueError: the parameter is not pruned.
     """
@@ -614,3 +545,12 @@ def _only(t, dim, channels, mask):
     index[dim] = channels
     selected[tuple(index)] = 1
     return selected * mask.to(selected.dtype)
+
+
+describe(
+    globals(),
+    module="the module with the parameter.",
+    name="name of the parameter.",
+    dim="dimension of the channels.",
+    importance_scores="tensor with the shape of the parameter, used instead of its values to select elements or channels.",
+)

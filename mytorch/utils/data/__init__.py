@@ -10,7 +10,7 @@ from .distributed import DistributedSampler
 from .sampler import *  # noqa: F403
 
 __all__ = ["DistributedSampler", "WorkerInfo"]
-__all__ += "RandomBlocks TokenBlocks read_tokens read_vocab_size write_tokens".split()  # imported on first use
+__all__ += "RandomBlocks read_tokens read_vocab_size write_tokens".split()  # imported on first use
 __all__ += dataloader.__all__
 __all__ += dataset.__all__
 __all__ += sampler.__all__

@@ -29,7 +29,6 @@ from mytorch.utils.data.sampler import SequentialSampler as SequentialSampler
 from mytorch.utils.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from mytorch.utils.data.sampler import WeightedRandomSampler as WeightedRandomSampler
 from mytorch.utils.data.tokens import RandomBlocks as RandomBlocks
-from mytorch.utils.data.tokens import TokenBlocks as TokenBlocks
 from mytorch.utils.data.tokens import read_tokens as read_tokens
 from mytorch.utils.data.tokens import read_vocab_size as read_vocab_size
 from mytorch.utils.data.tokens import write_tokens as write_tokens

@@ -51,15 +51,6 @@ def has_file_allowed_extension(filename: str, extensions: str | Sequence[str]) -
     return filename.lower().endswith((extensions,) if isinstance(extensions, str) else tuple(extensions))
 
 
-def is_image_file(filename: str) -> bool:
-    """Returns True if a file name has the extension of an image format.
-
-    Args:
-        filename: name of the file.
-    """
-    return has_file_allowed_extension(filename, IMG_EXTENSIONS)
-
-
 class DatasetFolder(VisionDataset):
     """Files in class folders: `root/class/…/name.extension`.
 

@@ -1,15 +1,10 @@
-"""Tables of models, and histograms of their weights and gradients: compared with manual counts and NumPy."""
+"""Tables of models: compared with manual counts."""
 
-import json
-
-import numpy as np
 import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.accelerate.tracking import JSONLinesTracker
-from mytorch.tools.watching import histogram
-from mytorch.utils import summary, watch
+from mytorch.utils import summary
 
 
 def test_a_summary_has_the_same_counts_as_pytorch(torch):
@@ -60,39 +55,3 @@ def test_a_summary_of_several_inputs_tokens_and_shared_layers():
     for given in ({}, {"input_size": (1,), "input_data": mytorch.ones(1)}):
         with pytest.raises(ValueError, match="expected either input_size"):
             summary(nn.Flatten(), **given)
-
-
-def test_histograms_are_numpys(rng):
-    values = rng.standard_normal((7, 5)).astype(np.float32)
-    found = histogram(mytorch.tensor(values), bins=6)
-    assert found["counts"] == np.histogram(values, 6)[0].tolist()
-    np.testing.assert_allclose([found["mean"], found["std"]], [values.mean(), values.std()], rtol=1e-5)
-    values[0, :2] = np.nan, np.inf
-    found = histogram(mytorch.tensor(values))
-    assert (found["not_finite"], sum(found["counts"])) == (2, 33)
-    assert sum(histogram(mytorch.full((3,), 2.0))["counts"]) == 3
-    assert histogram(mytorch.empty(0))["counts"] == [0] * 32
-
-
-def test_watch_writes_to_each_kind_of_writer(tmp_path):
-    model = nn.Linear(3, 2)
-    model(mytorch.randn(4, 3)).sum().backward()
-    tracker = JSONLinesTracker("log", directory=tmp_path)
-    watched = watch(model, tracker, every=2)
-    assert [watched.log(step) for step in (10, 11, 12)] == [True, False, True]
-    tracker.finish()
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [10, 12]
-    assert sum(lines[0]["gradients/weight"]["counts"]) == 6
-    seen = []
-
-    class Writer:
-        def add_histogram(self, name, values, step):
-            seen.append((name, tuple(values.shape), step))
-
-    watch(model, Writer(), gradients=False).log(3)
-    assert seen == [("weights/weight", (2, 3), 3), ("weights/bias", (2,), 3)]
-    with pytest.raises(ValueError, match="got 0"):
-        watch(model, print, every=0)
-    with pytest.raises(TypeError, match="got int"):
-        watch(model, 3)

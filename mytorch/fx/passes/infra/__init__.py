@@ -1,1 +1,0 @@
-"""The classes of passes over graphs."""
