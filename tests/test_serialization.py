@@ -319,6 +319,44 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("x.pt", lambda path: mytorch.save({"x": mytorch.ones(2)}, path)),
+        ("x.safetensors", lambda path: save_safetensors({"x": mytorch.ones(2)}, path)),
+        ("x.png", lambda path: mytorch.vision.utils.save_image(mytorch.ones(3, 4, 4), path)),
+        ("x.jpg", lambda path: mytorch.vision.utils.save_image(mytorch.ones(3, 4, 4), path)),
+        ("y.png", lambda path: mytorch.vision.io.write_png(mytorch.ones(3, 4, 4, dtype=mytorch.uint8), path)),
+        ("x.svg", lambda path: mytorch.utils.render(mytorch.ones(2, requires_grad=True) * 2, path)),
+        ("y.svg", lambda path: mytorch.utils.views.draw(mytorch.ones(2, 2), path)),
+        ("x.onnx", lambda path: mytorch.onnx.export(mytorch.nn.Linear(2, 2), mytorch.ones(1, 2), path)),
+        (
+            "y.onnx",
+            lambda path: mytorch.onnx.export(mytorch.nn.Linear(2, 200), mytorch.ones(1, 2), path, external_data=True),
+        ),
+        ("x.json", lambda path: mytorch.profiler.profile().__enter__().export_chrome_trace(path)),
+    ],
+)
+def test_writers_leave_the_old_file_after_an_error(name, write, tmp_path, monkeypatch):
+    pytest.importorskip("PIL")
+    if name.endswith("onnx"):
+        pytest.importorskip("onnx")
+    path = tmp_path / name
+    path.write_bytes(b"old")
+
+    def fails(partial, path):
+        raise RuntimeError("the power failed")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(RuntimeError, match="the power failed"):
+        write(path)
+    assert path.read_bytes() == b"old"
+    monkeypatch.undo()
+    write(path)
+    assert path.read_bytes() != b"old"
+    assert {p.name for p in tmp_path.iterdir()} == {name} | ({name + ".data"} if name == "y.onnx" else set())
+
+
 def test_the_directory_is_renamed_as_soon_as_a_file_has_its_final_name(tmp_path, monkeypatch):
     """Another process may complete a checkpoint directory as soon as the last file of this process exists."""
     replace = os.replace

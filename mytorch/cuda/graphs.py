@@ -14,7 +14,6 @@ import functools
 import gc
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from ..arrays.capturing import Capture, Stale
 from ..arrays.config import temporarily
 from ..arrays.errors import CaptureError, warn
 from ..autograd.mode import get_mode, in_mode
+from ..files.writing import atomic_write
 from ..ops.creation import is_tensor
 from ..ops.dispatch.unwrap import raw_of
 from ..ops.random import generator_for
@@ -166,7 +166,7 @@ class CUDAGraph:
         """
         if self._graph is None:
             raise RuntimeError("CUDAGraph.debug_dump: the graph is empty. Capture it first.")
-        Path(debug_path).write_text(self._graph.debug_dot_str())
+        atomic_write(debug_path, self._graph.debug_dot_str().encode())
 
 
 class graph:

@@ -6,6 +6,7 @@ required: `pip install ".[onnx]"`.
 
 import operator
 import os
+import tempfile
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..arrays.tensor import Tensor
 from ..autograd.mode import no_grad
 from ..compat.onnx_symbolic import TensorProtoDataType, register_custom_op_symbolic
 from ..export import Dim, ExportedProgram, program_of
+from ..files.writing import atomic_write
 from ..fx.node import Node, map_aggregate, map_arg
 from ..nn import Module
 from ..nn.parameter import Parameter
@@ -84,14 +86,22 @@ class ONNXProgram:
         path = os.fspath(destination)
         if external_data is None:
             external_data = self.model_proto.ByteSize() >= _MAX_FILE
-        if external_data:
-            copy = onnx.ModelProto()
-            copy.CopyFrom(self.model_proto)
+        if not external_data:
+            atomic_write(path, self.model_proto.SerializeToString())
+            return
+        folder, name = os.path.split(os.path.realpath(path))
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.model_proto)
+        # onnx would append the weights to an existing file.
+        with tempfile.TemporaryDirectory(dir=folder) as new:
             onnx.save_model(
-                copy, path, save_as_external_data=True, location=os.path.basename(path) + ".data", size_threshold=1024
+                copy, os.path.join(new, name), save_as_external_data=True, location=name + ".data", size_threshold=1024
             )
-        else:
-            onnx.save_model(self.model_proto, path)
+            for part in (name + ".data", name):
+                if os.path.exists(written := os.path.join(new, part)):
+                    with open(written, "rb") as file:
+                        os.fsync(file.fileno())
+                    os.replace(written, os.path.join(folder, part))
 
     def __call__(self, *args, **kwargs):
         """Runs the model with ONNX Runtime.

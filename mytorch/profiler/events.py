@@ -9,6 +9,8 @@ import os
 from collections import Counter
 from typing import Any, NamedTuple
 
+from ..files.writing import atomic_write
+
 FORWARD, BACKWARD, USER, MODULE = 0, 1, 7, "module"  # scopes; the numbers are PyTorch's RecordScope values
 _CATEGORIES = {FORWARD: "cpu_op", BACKWARD: "cpu_op", USER: "user_annotation", MODULE: "python_function"}
 
@@ -227,11 +229,12 @@ class EventList(list):
             raise ValueError(f"metric should be one of: {metrics}")
         field = "self_cpu_time_total" if metric == metrics[0] else "self_device_time_total"
         plain = str.maketrans(" ;\t\n", "____")
-        with open(path, "w", encoding="utf-8") as file:
-            for event in self:
-                value = int(getattr(event, field))
-                if event.stack and value > 0:
-                    file.write(";".join(line.translate(plain) for line in reversed(event.stack)) + f" {value}\n")
+        lines = [
+            ";".join(line.translate(plain) for line in reversed(event.stack)) + f" {value}\n"
+            for event in self
+            if event.stack and (value := int(getattr(event, field))) > 0
+        ]
+        atomic_write(path, "".join(lines).encode())
 
     def export_chrome_trace(self, path: str | os.PathLike, memory: Any = (), metadata: Any = None) -> None:
         """Writes the events as JSON for chrome://tracing and ui.perfetto.dev, gzipped if the name ends in ".gz".
@@ -254,8 +257,8 @@ class EventList(list):
                 found.append({"ph": "f", "bp": "e", "ts": event.start, "tid": event.thread, **flow})
         whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {})}
         whole["traceEvents"] = sorted(found, key=lambda e: e["ts"])
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
-            json.dump(whole, file)
+        content = json.dumps(whole).encode()
+        atomic_write(path, gzip.compress(content) if str(path).endswith(".gz") else content)
 
 
 def _traced(event, place):

@@ -5,6 +5,8 @@ import json
 from html import escape
 from typing import Any
 
+from ..files.writing import atomic_write
+
 CATEGORIES = {  # in PyTorch's order, with similar colors
     "PARAMETER": "#2e7d32", "OPTIMIZER_STATE": "#daa520", "INPUT": "#37474f", "TEMPORARY": "#9575cd", "ACTIVATION": "#e05545",
     "GRADIENT": "#2f5fd0", "AUTOGRAD_DETAIL": "#7fa8f5", "UNKNOWN": "#9e9e9e",
@@ -56,8 +58,7 @@ def write_timeline(path: Any, times: Any, sizes: Any, device: str) -> None:
         )
     if name.endswith(".html"):
         text = f'<!doctype html><meta charset="utf-8"><title>Memory timeline</title>\n{text}'
-    with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
-        file.write(text)
+    atomic_write(path, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
 
 
 def svg(times: Any, sizes: Any, device: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 from ..arrays.tensor import Tensor
 from ..autograd.node import Leaf
 from ..autograd.saved import unpacked
+from ..files.writing import atomic_write
 from .layout import svg_of
 
 COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#b5e2b5", "more": "#ffffff"}
@@ -92,11 +93,12 @@ class Drawing:
         """
         kind = Path(path).suffix[1:].lower()
         if kind in ("dot", "gv"):
-            Path(path).write_text(self.dot(), encoding="utf-8")
+            content = self.dot().encode()
         elif kind in ("svg", "html"):
-            Path(path).write_text(self.svg() if kind == "svg" else self.html(), encoding="utf-8")
+            content = (self.svg() if kind == "svg" else self.html()).encode()
         else:
-            Path(path).write_bytes(_by_dot(self.dot(), kind))
+            content = _by_dot(self.dot(), kind)
+        atomic_write(path, content)
 
     def show(self) -> None:
         """Opens the drawing in the browser."""

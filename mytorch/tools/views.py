@@ -2,11 +2,11 @@
 
 import os
 from html import escape
-from pathlib import Path
 
 import numpy as np
 
 from ..arrays.tensor import Tensor
+from ..files.writing import atomic_write
 
 CELL, PAD = 38, 12
 ROWS = ("#a8cdf0", "#b5e2b5", "#f6d8a8", "#f0b8c8", "#d6c4ee", "#bfe3e0", "#e8e29a", "#d8d8d8")
@@ -56,7 +56,7 @@ def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "")
         + "\n".join(cells) + "\n</svg>\n"
     )  # fmt: skip
     if path is not None:
-        Path(path).write_text(svg, encoding="utf-8")
+        atomic_write(path, svg.encode())
     return svg
 
 

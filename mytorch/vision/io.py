@@ -7,6 +7,7 @@ from typing import Any
 from .._extensions import lazy
 from ..arrays.errors import needed
 from ..arrays.tensor import Tensor
+from ..files.writing import atomic_file
 from .transforms.functional import pil_to_tensor, to_pil_image
 
 
@@ -46,7 +47,8 @@ def write_png(input: Tensor, filename: str | os.PathLike, compression_level: int
         filename: path of the file.
         compression_level: compression level from 0 to 9.
     """
-    to_pil_image(input).save(filename, "PNG", compress_level=compression_level)
+    with atomic_file(filename) as file:
+        to_pil_image(input).save(file, "PNG", compress_level=compression_level)
 
 
 __all__ = ["ImageReadMode", "read_image", "write_png"]

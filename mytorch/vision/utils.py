@@ -1,5 +1,6 @@
 """Grids of images, and image files."""
 
+import contextlib
 import math
 import os
 import struct
@@ -12,6 +13,7 @@ import numpy as np
 from ..arrays import dtypes
 from ..arrays.errors import needed
 from ..arrays.tensor import Tensor
+from ..files.writing import atomic_file, atomic_write
 from ..ops.creation import full
 from ..ops.movement import cat, stack
 
@@ -81,12 +83,18 @@ def save_image(
     """
     grid = make_grid(tensor, **options)
     pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).cpu().numpy()  # (H, W, 3)
-    if format is None and isinstance(fp, (str, os.PathLike)) and os.fspath(fp).lower().endswith(".png"):
-        with open(fp, "wb") as file:
-            file.write(png(pixels))
+    is_path = isinstance(fp, (str, os.PathLike))
+    kind = os.path.splitext(fp)[1].lower() if is_path and format is None else format
+    if kind == ".png":
+        atomic_write(fp, png(pixels))
         return
-    why = "save_image: formats other than .png require Pillow. Run `pip install pillow`."
-    needed("PIL.Image", why).fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
+    image = needed("PIL.Image", "save_image: formats other than .png require Pillow. Run `pip install pillow`.")
+    if is_path and format is None:
+        if kind not in image.registered_extensions():
+            raise ValueError(f"save_image: expected the extension of an image format, got {os.fspath(fp)!r}")
+        kind = image.registered_extensions()[kind]
+    with atomic_file(fp) if is_path else contextlib.nullcontext(fp) as file:
+        image.fromarray(np.ascontiguousarray(pixels)).save(file, format=kind)
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -1,4 +1,4 @@
-"""Networks, suppression of boxes and regions of `mytorch.vision`, compared with formulas. Their operators are compared with torchvision in tests/packages."""
+"""Networks, boxes and regions of `mytorch.vision`, compared with formulas. Their operators are compared with torchvision in tests/packages."""
 
 import numpy as np
 import pytest
@@ -46,14 +46,31 @@ def boxes(n, seed=0):
     return mytorch.tensor(np.concatenate([corner, corner + size], 1).astype(np.float32)), g
 
 
+def test_overlaps_are_counted():
+    a = boxes(1)[0] * 0 + mytorch.tensor([0.0, 0.0, 2.0, 2.0])
+    b = mytorch.tensor([[1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 2.0, 2.0], [5.0, 5.0, 6.0, 6.0]])
+    assert np.allclose(ops.box_iou(a, b).numpy(), [[1 / 7, 1, 0]])
+    assert np.allclose(ops.generalized_box_iou(a, b).numpy(), [[1 / 7 - 2 / 9, 1, -(36 - 5) / 36]])
+    assert ops.box_area(b).tolist() == [4, 4, 1]
+
+
+def test_forms_of_boxes_go_round():
+    a, _ = boxes(7)
+    for form in ("xywh", "cxcywh"):
+        back = ops.box_convert(ops.box_convert(a, "xyxy", form), form, "xyxy")
+        assert np.allclose(back.numpy(), a.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="expected formats in"):
+        ops.box_convert(a, "xyxy", "yxyx")
+    assert ops.clip_boxes_to_image(a, (10, 12)).numpy()[:, [0, 2]].max() <= 12
+    assert ops.remove_small_boxes(mytorch.tensor([[0.0, 0, 1, 9], [0, 0, 4, 4]]), 2).tolist() == [1]
+
+
 @pytest.mark.parametrize("n", [0, 1, 40])
 def test_suppression_keeps_boxes_not_covered_by_better_boxes(n):
     a, g = boxes(n)
     scores = mytorch.tensor(g.permutation(n).astype(np.float32))
     kept = ops.nms(a, scores, 0.4).tolist()
-    low, high = (f(x[:, None], x) for f, x in zip((np.maximum, np.minimum), np.split(a.numpy(), 2, 1), strict=True))
-    shared, areas = (high - low).clip(0).prod(-1), (a[:, 2:] - a[:, :2]).prod(-1).numpy()
-    iou, order = shared / (areas[:, None] + areas - shared), np.argsort(-scores.numpy(), kind="stable")
+    iou, order = ops.box_iou(a, a).numpy(), np.argsort(-scores.numpy(), kind="stable")
     wanted = []
     for i in order:
         if all(iou[i, j] <= 0.4 for j in wanted):

@@ -1,4 +1,4 @@
-"""Deformable convolution, pooled regions and suppression of boxes: compared with loops over positions and finite differences."""
+"""Deformable convolution and boxes: compared with loops over positions, finite differences and torchvision's formulas."""
 
 import math
 
@@ -73,6 +73,26 @@ def test_deformable_convolution(rng, shares, blocks, kernel, stride, padding, di
 def test_deformable_convolution_refuses_offsets_of_another_shape():
     with pytest.raises(RuntimeError, match="expected offset of shape"):
         ops.deform_conv2d(mytorch.ones(1, 1, 4, 4), mytorch.zeros(1, 8, 4, 4), mytorch.ones(1, 1, 3, 3))
+
+
+def test_distance_and_complete_box_iou(rng):
+    low, high = rng.uniform(size=(2, 4, 2)), rng.uniform(size=(2, 4, 2)) + 1
+    boxes = np.concatenate([low, low + high], -1)
+    first, second = (mytorch.tensor(b, requires_grad=True) for b in boxes)
+    distance, complete = ops.distance_box_iou(first, second), ops.complete_box_iou(first, second)
+    for i, j in np.ndindex(4, 4):
+        a, b = boxes[0, i], boxes[1, j]
+        sides = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None)
+        areas = [(c[2] - c[0]) * (c[3] - c[1]) for c in (a, b)]
+        iou = sides.prod() / (sum(areas) - sides.prod())
+        diagonal = ((np.maximum(a[2:], b[2:]) - np.minimum(a[:2], b[:2])) ** 2).sum()
+        apart = (((a[:2] + a[2:]) / 2 - (b[:2] + b[2:]) / 2) ** 2).sum()
+        v = 4 / np.pi**2 * (np.arctan((a[2] - a[0]) / (a[3] - a[1])) - np.arctan((b[2] - b[0]) / (b[3] - b[1]))) ** 2
+        np.testing.assert_allclose(distance[i, j].item(), iou - apart / diagonal, atol=1e-6)
+        np.testing.assert_allclose(
+            complete[i, j].item(), iou - apart / diagonal - v * v / (1 - iou + v + 1e-7), atol=1e-6
+        )
+    assert mytorch.autograd.gradcheck(ops.distance_box_iou, (first, second))
 
 
 POOLED = {
