@@ -129,7 +129,10 @@ def _sparse_products():
     return [x.to_sparse_csr() @ x for x in matrices]
 
 
-_ACTIVATIONS = F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid
+_ACTIVATIONS = (
+    F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid, F.hardsigmoid, F.hardtanh, F.hardshrink,
+    F.softshrink,
+)  # fmt: skip
 # Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,

@@ -100,6 +100,11 @@ def test_rectifiers(shape):
         lambda lib, x: lib.nn.functional.relu(x, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.leaky_relu(x, 0.2, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.hardswish(3 * x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardsigmoid(3 * x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardtanh(x, -0.7, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardshrink(x, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.softshrink(x, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.threshold(x, 0.2, -3.0, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.smooth_l1_loss(x, 0 * x, beta=0.7, reduction="none"),
         lambda lib, x: lib.nn.functional.huber_loss(2 * x, 0 * x, delta=1.3, reduction="none"),
     ]
@@ -155,11 +160,31 @@ def test_losses_are_differentiated_twice_and_of_shapes_that_broadcast():
         compare(lambda lib, x, y: lib.nn.functional.mse_loss(x, y), random(4, 3), random(4, 1))
 
 
+CORNERS = np.array([-6, -3, -1, -0.5, 0, 0.5, 1, 3, 6], np.float32)
+STEPWISE = (
+    ("relu6",), ("hardtanh",), ("hardtanh", 0.5, 0.5), ("hardsigmoid",), ("hardshrink", 0.5), ("hardshrink", -1.0), ("softshrink", 0.5),
+    ("threshold", 0.5, 7.0), ("threshold", -np.inf, 2.0),
+)  # fmt: skip
+
+
 def test_rectifiers_let_nan_through():
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 1.0] * 2000, np.float32)
     for name in ("relu", "leaky_relu", "hardswish"):
         ours, theirs = (getattr(lib.nn.functional, name)(lib.tensor(x)).numpy() for lib in (mytorch, torch))
         np.testing.assert_array_equal(ours, theirs)
+    x = np.concatenate([x, CORNERS])
+    for name, *options in STEPWISE:
+        found = []
+        for lib, fused in ((mytorch, {}), (mytorch, {"fused": False}), (torch, {})):
+            leaf = lib.tensor(x).requires_grad_()
+            out = getattr(lib.nn.functional, name)(leaf, *options, **fused)
+            out.backward(lib.arange(float(len(x))))
+            found.append((out.detach().numpy(), leaf.grad.numpy()))
+        for ours, reference, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours.view(np.int32), reference.view(np.int32), err_msg=name)
+            # PyTorch's own gradient at NaN depends on the position in the array.
+            np.testing.assert_allclose(ours[x == x], theirs[x == x], rtol=1e-6, err_msg=name)
+    x = x[: -len(CORNERS)]
     ours, theirs = (
         lib.nn.functional.smooth_l1_loss(lib.tensor(x), lib.zeros(len(x)), reduction="none").numpy()
         for lib in (mytorch, torch)
