@@ -115,6 +115,11 @@ def _losses():
     return [loss(_numbers(128, 128), mytorch.ones(128, 128)) for loss in losses]
 
 
+def _arithmetic():
+    x, y, z = _numbers(128, 128), _numbers(128, 128), _numbers(128, 128)
+    return x.lerp(y, 0.3), x.lerp(y, z), x.addcmul(y, z), x.addcdiv(y, z), x.rsqrt()
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -169,6 +174,7 @@ TASKS = {
     ],
     "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
+    "arithmetic": _arithmetic,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
     "SGD": lambda: _steps("SGD"),
