@@ -55,6 +55,8 @@ def _indices():
         x.scatter(1, index, x),
         x.index_copy(0, rows, x),
     ]
+    for dtype in (mytorch.int8, mytorch.int16, mytorch.int32, mytorch.int64):
+        x.detach().to(dtype).flip(1)
     return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
 
 
@@ -117,7 +119,7 @@ def _losses():
 
 def _arithmetic():
     x, y, z = _numbers(128, 128), _numbers(128, 128), _numbers(128, 128)
-    return x.lerp(y, 0.3), x.lerp(y, z), x.addcmul(y, z), x.addcdiv(y, z), x.rsqrt()
+    return x.lerp(y, 0.3), x.lerp(y, z), x.addcmul(y, z), x.addcdiv(y, z), x.rsqrt(), x.hypot(y)
 
 
 def _steps(name, **options):

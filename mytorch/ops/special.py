@@ -215,6 +215,7 @@ atan2.grad(
 )
 hypot = _op("hypot", "hypot", "Computes sqrt(input^2 + other^2).", binary=True)
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
+hypot.register_kernel(cpu="mytorch.kernels.numba.arithmetic:hypot")
 
 
 @public()

@@ -322,6 +322,7 @@ SAMPLES = {
     "softplus": elementwise(beta=1.5, limit=20.0),
     "logsigmoid": elementwise(),
     "logaddexp": elementwise((normal, normal)),
+    "hypot": elementwise((normal, normal)),
     "rsqrt": elementwise((uniform,)),
     "lerp": elementwise((normal, normal), weight=0.3) + elementwise((normal, normal), weight=0.7),
     "lerp_by_tensor": elementwise((normal, normal, uniform)),

@@ -194,6 +194,7 @@ def test_rectifiers_let_nan_through():
 
 ARITHMETIC = (
     lambda lib, x, y, z, w: lib.rsqrt(x),
+    lambda lib, x, y, z, w: lib.hypot(x, y),
     lambda lib, x, y, z, w: lib.lerp(x, y, 0.3),
     lambda lib, x, y, z, w: lib.lerp(x, y, -1.7),
     lambda lib, x, y, z, w: lib.lerp(x, y, w),

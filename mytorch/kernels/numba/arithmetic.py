@@ -1,4 +1,4 @@
-"""Arithmetic of several steps (lerp, addcmul, addcdiv, rsqrt), in one pass: float32, arrays of one shape.
+"""Arithmetic of several steps (lerp, addcmul, addcdiv, rsqrt, hypot), in one pass: float32, arrays of one shape.
 
 Each step is rounded as NumPy rounds it, so the results have the same bits as the references.
 """
@@ -46,6 +46,15 @@ def _rsqrt(x, out):
         out[i] = _ONE / np.sqrt(x[i])
 
 
+@exact
+def _hypot(x, y, out):
+    for i in range(x.size):
+        a, b = np.float64(x[i]), np.float64(y[i])
+        length = np.float32(np.sqrt(a * a + b * b))  # the squares of float32 are exact in float64
+        infinite = (abs(a) == np.inf) | (abs(b) == np.inf)  # also if the other number is NaN
+        out[i] = np.float32(np.inf) if infinite else length
+
+
 LEAST = 8192
 
 
@@ -73,4 +82,5 @@ addcmul, addcdiv = (
     )
     for loop in (_addcmul, _addcdiv)
 )
+hypot = Kernel(accepts=_accepts, LEAST=LEAST, forward=lambda xp, *inputs: each(_hypot, *inputs))
 rsqrt = Kernel(accepts=_accepts, LEAST=LEAST, forward=lambda xp, input: each(_rsqrt, input))
