@@ -38,10 +38,15 @@ def _rectified(xp, input):
     return xp.maximum(input, input.dtype.type(0))
 
 
-def _within(xp, input, lambd):
-    """Returns a mask of the elements with magnitude at most lambd, after rounding lambd to the dtype of input."""
-    lambd = input.dtype.type(lambd)
+def _within(input, lambd):
+    """Returns a mask of the elements with magnitude at most lambd."""
     return (input >= -lambd) & (input <= lambd)
+
+
+def _fitted(lambd, input):
+    """Returns lambd, rounded to the half precision of the input as PyTorch rounds it."""
+    half = input.dtype in (dtypes.float16, dtypes.bfloat16)
+    return float(input.dtype.numpy.type(lambd)) if half else lambd
 
 
 def _masked(xp, mask, g):
@@ -372,7 +377,7 @@ _leaky_relu = _activation(
     lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").register_kernel(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
-    lambda g, input, low, high, xp: _masked(xp, ~((input <= low) | (input >= high)), g), elementwise="exact").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardtanh")
+    lambda g, input, low, high, xp: _masked(xp, ~((input <= low) | (input >= high)), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardtanh")
 _hardsigmoid = _activation(
     "hardsigmoid", lambda xp, input: xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1)),
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0)).register_kernel(cpu="mytorch.kernels.numba.rectifier:hardsigmoid")
@@ -380,14 +385,14 @@ _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
     lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).register_kernel(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
-    "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
-    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g), elementwise="exact").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardshrink")
+    "hardshrink", lambda xp, input, *, lambd: xp.where(_within(input, lambd), input.dtype.type(0), input),
+    lambda g, input, lambd, xp: _masked(xp, ~_within(input, lambd), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardshrink")
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: input - xp.clip(input, -lambd, lambd),
-    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g)).register_kernel(cpu="mytorch.kernels.numba.rectifier:softshrink")
+    lambda g, input, lambd, xp: _masked(xp, ~_within(input, lambd), g)).register_kernel(cpu="mytorch.kernels.numba.rectifier:softshrink")
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),
-    lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact").register_kernel(cpu="mytorch.kernels.numba.rectifier:threshold")
+    lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:threshold")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
     lambda g, input, xp: g * _precise_sigmoid(xp, -input), layout=in_rows).register_kernel(cpu="mytorch.kernels.numba.activation:logsigmoid")
@@ -595,7 +600,7 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
 
     See also: `nn.Hardshrink`.
     """
-    return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
+    return _hardshrink(input, lambd=_fitted(lambd, input), fused=fused, auto=auto)
 
 
 def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
@@ -610,7 +615,7 @@ def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _softshrink(input, lambd=lambd, fused=fused, auto=auto, out=out)
+    return _softshrink(input, lambd=_fitted(lambd, input), fused=fused, auto=auto, out=out)
 
 
 def tanhshrink(input, *, fused=None, auto=False):
