@@ -43,12 +43,6 @@ def _within(input, lambd):
     return (input >= -lambd) & (input <= lambd)
 
 
-def _fitted(lambd, input):
-    """Returns lambd, rounded to the half precision of the input as PyTorch rounds it."""
-    half = input.dtype in (dtypes.float16, dtypes.bfloat16)
-    return float(input.dtype.numpy.type(lambd)) if half else lambd
-
-
 def _masked(xp, mask, g):
     """Returns g where the mask is True and 0 elsewhere.
 
@@ -600,7 +594,9 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
 
     See also: `nn.Hardshrink`.
     """
-    return _hardshrink(input, lambd=_fitted(lambd, input), fused=fused, auto=auto)
+    if input.dtype in (dtypes.float16, dtypes.bfloat16):  # PyTorch rounds lambd to the dtype of the input
+        lambd = float(input.dtype.numpy.type(lambd))
+    return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 
 def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
@@ -615,7 +611,7 @@ def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _softshrink(input, lambd=_fitted(lambd, input), fused=fused, auto=auto, out=out)
+    return _softshrink(input, lambd=lambd, fused=fused, auto=auto, out=out)
 
 
 def tanhshrink(input, *, fused=None, auto=False):

@@ -209,9 +209,9 @@ def test_bounds_in_half_precision_do_not_depend_on_the_size(dtype):
                 out.backward(lib.ones_like(out))
                 found.append((out[:4].tolist(), x.grad[:4].tolist()))
             assert found[0] == found[1], (name, bound)
-            # PyTorch's softshrink of exactly lambd is not 0 in half precision, but its gradient is.
-            skipped = name == "softshrink"
-            assert found[0][skipped:] == found[2][skipped:], (name, bound)
+            # PyTorch rounds the bound of softshrink in backward, and not in forward.
+            compared = 1 if name == "softshrink" else 2
+            assert found[0][:compared] == found[2][:compared], (name, bound)
 
 
 ARITHMETIC = (
