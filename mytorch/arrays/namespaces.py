@@ -370,7 +370,8 @@ numpy_ns = Namespace(
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
-    # kernels/arrays.py replaces the next two.
+    # kernels/arrays.py replaces the next three.
+    flipped=lambda x, axes: np.flip(x, axes).copy(),
     large_reduction=lambda reduce, x, axis, keepdims: reduce(x, axis, keepdims),
     large_where=blocks.where,
     stack=_numpy_stack,

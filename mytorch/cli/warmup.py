@@ -55,6 +55,8 @@ def _indices():
         x.scatter(1, index, x),
         x.index_copy(0, rows, x),
     ]
+    for dtype in (mytorch.int8, mytorch.int16, mytorch.int32, mytorch.int64):
+        x.detach().to(dtype).flip(1)
     return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
 
 
@@ -115,6 +117,11 @@ def _losses():
     return [loss(_numbers(128, 128), mytorch.ones(128, 128)) for loss in losses]
 
 
+def _arithmetic():
+    x, y, z = _numbers(128, 128), _numbers(128, 128), _numbers(128, 128)
+    return x.lerp(y, 0.3), x.lerp(y, z), x.addcmul(y, z), x.addcdiv(y, z), x.rsqrt(), x.hypot(y)
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -129,7 +136,10 @@ def _sparse_products():
     return [x.to_sparse_csr() @ x for x in matrices]
 
 
-_ACTIVATIONS = F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid
+_ACTIVATIONS = (
+    F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid, F.hardsigmoid, F.hardtanh, F.hardshrink,
+    F.softshrink,
+)  # fmt: skip
 # Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
@@ -166,6 +176,7 @@ TASKS = {
     ],
     "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
+    "arithmetic": _arithmetic,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
     "SGD": lambda: _steps("SGD"),

@@ -158,7 +158,8 @@ _PREFIXES = {"linalg_": linalg, "fft_": fft, "special_": special}
 # Name of an op of this library -> PyTorch's operator and overload, if they differ from the name and "default".
 _OPERATORS = {
     "addcdiv": "addcdiv.default", "clone_ordered": "clone.default", "convolution_input": "convolution.default", "cross_entropy": "cross_entropy_loss.default",
-    "flatten": "flatten.using_ints", "index": "index.Tensor", "index_write": "index_put.default", "logsigmoid": "log_sigmoid.default",
+    "flatten": "flatten.using_ints", "index": "index.Tensor", "index_write": "index_put.default", "lerp": "lerp.Scalar",
+    "lerp_by_tensor": "lerp.Tensor", "logsigmoid": "log_sigmoid.default",
     "masked_fill": "masked_fill.Scalar", "matmul": "mm.default", "mean": "mean.default", "pad": "constant_pad_nd.default",
     "permute": "permute.default", "pow": "pow.Tensor_Scalar", "reshape": "view.default", "slice": "slice.Tensor",
     "softmax": "_softmax.default", "log_softmax": "_log_softmax.default", "squared_error": "mse_loss.default",

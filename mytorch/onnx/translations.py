@@ -354,9 +354,19 @@ def _hypot(c, a, b):
     return c.w.op("Sqrt", c.w.op("Add", c.w.op("Mul", x, x), c.w.op("Mul", y, y)))
 
 
-@rule("lerp")
+@rule("lerp", "lerp_by_tensor")
 def _lerp(c, a, b, weight):
     return c.w.op("Add", c.tensor(a), c.w.op("Mul", c.tensor(weight), c.w.op("Sub", c.tensor(b), c.tensor(a))))
+
+
+def _with_value(kind):
+    def translate(c, a, b, other, value=1):
+        return c.w.op("Add", c.tensor(a), c.w.op(kind, c.w.op("Mul", c.tensor(b), c.tensor(value)), c.tensor(other)))
+
+    return translate
+
+
+TABLE.update(addcmul=_with_value("Mul"), addcdiv=_with_value("Div"))
 
 
 @rule("to_dtype")

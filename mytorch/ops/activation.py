@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ..arrays import config, dtypes, numpy_ns
+from ..arrays.blocks import LARGE
 from ..arrays.errors import warn
 from ..arrays.memory_format import contiguous_format, in_rows
 from .creation import empty_like
@@ -37,18 +38,17 @@ def _rectified(xp, input):
     return xp.maximum(input, input.dtype.type(0))
 
 
-def _within(xp, input, lambd):
-    """Returns a mask of the elements with magnitude at most lambd, after rounding lambd to the dtype of input."""
-    lambd = input.dtype.type(lambd)
+def _within(input, lambd):
+    """Returns a mask of the elements with magnitude at most lambd."""
     return (input >= -lambd) & (input <= lambd)
 
 
 def _masked(xp, mask, g):
     """Returns g where the mask is True and 0 elsewhere.
 
-    NumPy computes this ten times faster with bits: a mask is 0 or 1, and its negation is 0 or all ones.
+    NumPy computes this ten times faster with bits: a mask is 0 or 1, and its negation is 0 or all ones. Large arrays have a loop.
     """
-    if xp is numpy_ns and g.ndim and g.dtype == np.float32:
+    if xp is numpy_ns and 0 < g.ndim and g.size < LARGE and g.dtype == np.float32:
         return (g.view(np.int32) & -mask.view(np.int8)).view(np.float32)
     return xp.where(mask, g, 0.0)
 
@@ -371,22 +371,22 @@ _leaky_relu = _activation(
     lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").register_kernel(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
-    lambda g, input, low, high, xp: _masked(xp, ~((input <= low) | (input >= high)), g), elementwise="exact")
+    lambda g, input, low, high, xp: _masked(xp, ~((input <= low) | (input >= high)), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardtanh")
 _hardsigmoid = _activation(
     "hardsigmoid", lambda xp, input: xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1)),
-    lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
+    lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0)).register_kernel(cpu="mytorch.kernels.numba.rectifier:hardsigmoid")
 _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
     lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).register_kernel(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
-    "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
-    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g), elementwise="exact")
+    "hardshrink", lambda xp, input, *, lambd: xp.where(_within(input, lambd), input.dtype.type(0), input),
+    lambda g, input, lambd, xp: _masked(xp, ~_within(input, lambd), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:hardshrink")
 _softshrink = _activation(
     "softshrink", lambda xp, input, *, lambd: input - xp.clip(input, -lambd, lambd),
-    lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g))
+    lambda g, input, lambd, xp: _masked(xp, ~_within(input, lambd), g)).register_kernel(cpu="mytorch.kernels.numba.rectifier:softshrink")
 _threshold = _activation(
     "threshold", lambda xp, input, *, level, value: xp.where(input <= level, input.dtype.type(value), input),
-    lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
+    lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact", half="cpu").register_kernel(cpu="mytorch.kernels.numba.rectifier:threshold")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
     lambda g, input, xp: g * _precise_sigmoid(xp, -input), layout=in_rows).register_kernel(cpu="mytorch.kernels.numba.activation:logsigmoid")
@@ -594,6 +594,8 @@ def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
 
     See also: `nn.Hardshrink`.
     """
+    if input.dtype in (dtypes.float16, dtypes.bfloat16):  # PyTorch rounds lambd to the dtype of the input
+        lambd = float(input.dtype.numpy.type(lambd))
     return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 

@@ -8,13 +8,12 @@ import math
 
 import numpy as np
 
-from ..arrays import CPU, config, device_of, dtypes, is_raw, ndarray
+from ..arrays import CPU, Namespace, config, device_of, dtypes, is_raw, ndarray
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
 from ..arrays.memory_format import iterator
 from ..arrays.tensor import Tensor
 from .dispatch.bind import METHODS, public, with_numbers_between
-from .dispatch.half import once_rounded
 from .dispatch.op import op, to_dtype
 from .dispatch.operands import NUMBERS
 from .dispatch.refused import refuses, takes_tensors
@@ -151,7 +150,9 @@ def _log1p(xp, input):
 
 def zero(g, xp):
     """Returns the gradient of a step function: zeros, also where the upstream gradient is infinite or NaN."""
-    return xp.where((g == g) & (g != g), g, 0.0)
+    if isinstance(xp, Namespace):
+        return xp.zeros(g.shape, g.dtype)
+    return xp.where((g == g) & (g != g), g, 0.0)  # part of the graph of a second derivative
 
 
 def no_derivative(name, message=None):
@@ -439,7 +440,7 @@ square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] ->
                dtype="promote", autocast="float32", xp_name="square")
 sqrt = unary("sqrt", "Computes the square root of each element.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
 rsqrt = unary("rsqrt", "Computes 1 / sqrt(input) for each element. Zero gives inf, and negative real numbers give NaN.", "[4.0, 16.0] -> [0.5, 0.25]", lambda g, out: g * (out * out * out) * -0.5,
-              forward=lambda xp, input: xp.reciprocal(xp.sqrt(input)), autocast="float32")
+              forward=lambda xp, input: xp.reciprocal(xp.sqrt(input)), autocast="float32").register_kernel(cpu="mytorch.kernels.numba.arithmetic:rsqrt")
 exp = unary("exp", "Computes the exponential of each element.", "[0.0] -> [1.0]", lambda g, out: g * out, autocast="float32")
 exp2 = unary("exp2", "Computes 2 to the power of each element.", "[0.0] -> [1.0]", lambda g, out: g * out * math.log(2))
 expm1 = unary("expm1", "Computes exp(input) - 1, accurately near zero.", "[0.0] -> [0.0]", lambda g, out: g * (out + 1), autocast="float32")
@@ -660,7 +661,26 @@ def clamp_max(input, max):
     return _clamp_max(input, None, max)
 
 
-def _with_value(name, symbol, record, example):
+def _times(x, value):
+    return x if value == 1 else x * value
+
+
+def _combined(name, function, tensor2):
+    """Defines the op input + value * tensor1 (*, /) tensor2 from the array function and the gradient of its second argument."""
+
+    @op(name=name, elementwise=True, half="everywhere")
+    def combined(xp, input, tensor1, tensor2, *, value=1):
+        return input + getattr(xp, function)(_times(tensor1, value), tensor2)
+
+    combined.register_kernel(cpu=f"mytorch.kernels.numba.arithmetic:{name}")
+    return combined.grad(
+        input=lambda g: g,
+        tensor1=lambda g, tensor2, value, xp: getattr(xp, function)(_times(g, value), tensor2),
+        tensor2=tensor2,
+    )
+
+
+def _with_value(name, symbol, record, combined, example):
     @public()
     @with_numbers_between("value")
     @named(name, symbol=symbol, what="product" if symbol == "*" else "quotient", **shown(name, example))
@@ -688,20 +708,13 @@ def _with_value(name, symbol, record, example):
         if None not in given and len({*given}) > 1:  # the product has the precision of the result
             common = _common_dtype(input, tensor1, tensor2)
             tensor1, tensor2 = cast(tensor1, common), cast(tensor2, common)
-        return scaled(input, tensor1, tensor2, value)
-
-    @once_rounded
-    def scaled(input, tensor1, tensor2, value):
-        if value != 1:
-            if isinstance(value, complex) and not any(
-                getattr(t, "is_complex", bool)() for t in (input, tensor1, tensor2)
-            ):
-                raise RuntimeError("value cannot be converted to a real dtype without overflow")
-            if integers(input, tensor1, tensor2):
-                dtype = _common_dtype(input, tensor1, tensor2)
-                tensor1, value = cast(tensor1, dtype), dtypes.fitting(value, dtype)
-            tensor1 = tensor1 * value
-        return input + record.fast_call(tensor1, tensor2)
+        if isinstance(value, complex) and not any(getattr(t, "is_complex", bool)() for t in (input, tensor1, tensor2)):
+            raise RuntimeError("value cannot be converted to a real dtype without overflow")
+        if integers(input, tensor1, tensor2):
+            dtype = _common_dtype(input, tensor1, tensor2)
+            value = dtypes.fitting(value, dtype)
+            return input + record.fast_call(tensor1 if value == 1 else cast(tensor1, dtype) * value, tensor2)
+        return combined.fast_call(input, tensor1, tensor2, value)
 
     def integers(*tensors):
         return all(getattr(t, "dtype", dtypes.float32).category < dtypes.FLOAT for t in tensors)
@@ -709,8 +722,12 @@ def _with_value(name, symbol, record, example):
     return function
 
 
-addcmul = _with_value("addcmul", "*", mul, "[1.0]; [2.0]; [3.0]; value=10 -> [61.0]")
-addcdiv = _with_value("addcdiv", "/", _div, "[1.0]; [6.0]; [3.0]; value=10 -> [21.0]")
+_addcmul = _combined("addcmul", "multiply", lambda g, tensor1, value: g * _times(tensor1, value))
+_addcdiv = _combined(
+    "addcdiv", "true_divide", lambda g, tensor1, tensor2, value: -g * (_times(tensor1, value) / tensor2 / tensor2)
+)
+addcmul = _with_value("addcmul", "*", mul, _addcmul, "[1.0]; [2.0]; [3.0]; value=10 -> [61.0]")
+addcdiv = _with_value("addcdiv", "/", _div, _addcdiv, "[1.0]; [6.0]; [3.0]; value=10 -> [21.0]")
 
 
 # -- comparison and logic (no gradient) -------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arrays import Namespace, config, dtypes, hooks, xp_of
+from ..arrays import Namespace, config, dtypes, hooks, numpy_ns, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
@@ -19,7 +19,8 @@ from .indexing import add_rows
 def _embedding(xp, weight, index, *, padding_idx=None, scale_grad_by_freq=False):
     if not isinstance(xp, Namespace) and (padding_idx is not None or scale_grad_by_freq):
         raise NotImplementedError("embedding: the gradient of indexing has no padding_idx and no scale_grad_by_freq")
-    return weight[index]
+    # NumPy's `take` needs half the time of an index.
+    return np.take(weight, index, axis=0) if xp is numpy_ns else weight[index]
 
 
 @op(dtype="same", name="embedding_backward", integers=("index",))

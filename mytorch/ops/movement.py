@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 
-from ..arrays import MetaArray, Namespace, address, device_guard, dtypes, is_raw, memory_owner, ndarray
+from ..arrays import MetaArray, Namespace, address, device_guard, dtypes, is_raw, memory_owner, ndarray, numpy_ns
 from ..arrays.array import Size
 from ..arrays.errors import kind
 from ..arrays.memory_format import (
@@ -945,7 +945,7 @@ def tile(input, *dims, **named):
 
 @op(dtype="same", name="flip", layout=preserve)
 def _flip(xp, input, *, dims):
-    return xp.flip(input, dims).copy()
+    return xp.flipped(input, dims) if xp is numpy_ns else xp.flip(input, dims).copy()
 
 
 _flip.grad(input=lambda g, dims, xp: xp.call(_flip, g, dims=dims))

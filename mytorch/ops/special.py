@@ -11,7 +11,6 @@ from ..arrays.errors import kind
 from ..arrays.memory_format import iterator
 from ..arrays.tensor import Tensor, is_tensor
 from .dispatch.bind import public
-from .dispatch.half import once_rounded
 from .dispatch.op import op
 from .dispatch.out import write_out
 from .dispatch.precision import in_precision
@@ -19,7 +18,7 @@ from .dispatch.refused import refuses
 from .dispatch.unwrap import raw_of
 from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
-from .movement import contiguous, laid_by
+from .movement import contiguous
 from .reduction import to_acc_type
 
 
@@ -216,6 +215,7 @@ atan2.grad(
 )
 hypot = _op("hypot", "hypot", "Computes sqrt(input^2 + other^2).", binary=True)
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
+hypot.register_kernel(cpu="mytorch.kernels.numba.arithmetic:hypot")
 
 
 @public()
@@ -525,6 +525,21 @@ def _lerp(xp, input, end, *, weight):
 
 
 _lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)
+_lerp.register_kernel(cpu="mytorch.kernels.numba.arithmetic:lerp")
+
+
+@op(name="lerp_by_tensor", grad_name="Lerp", dtype="float", elementwise=True, half="everywhere")
+def _lerp_by_tensor(xp, input, end, weight):
+    near = xp.absolute(weight) < 0.5
+    return xp.where(near, input, end) + (end - input) * xp.where(near, weight, weight - 1)
+
+
+_lerp_by_tensor.grad(
+    input=lambda g, weight: g * (1 - weight),
+    end=lambda g, weight: g * weight,
+    weight=lambda g, input, end: g * (end - input),
+)
+_lerp_by_tensor.register_kernel(cpu="mytorch.kernels.numba.arithmetic:lerp_by_tensor")
 
 
 @public()
@@ -547,11 +562,4 @@ def lerp(input, end, weight):
     if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
         word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
         raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
-    return (_lerp_by_tensor if is_tensor(weight) else _lerp.fast_call)(input, end, weight)
-
-
-@once_rounded
-def _lerp_by_tensor(input, end, weight):
-    near = abs(weight) < 0.5
-    out = where(near, input, end) + (end - input) * where(near, weight, weight - 1)
-    return laid_by(iterator, out, input, end, weight)
+    return (_lerp_by_tensor if is_tensor(weight) else _lerp).fast_call(input, end, weight)

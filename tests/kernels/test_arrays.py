@@ -1,6 +1,7 @@
 """The array namespace on large arrays, with and without compiled loops, compared with plain NumPy."""
 
 import contextlib
+import itertools
 
 import ml_dtypes
 import numpy as np
@@ -41,6 +42,19 @@ def test_gather(rng, layout, dtype):
         xp.gather(x, index, dim),
         np.take_along_axis(x, np.pad(index, [(0, 1)] * x.ndim), dim)[tuple(map(slice, index.shape))],
     )
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int8", "bool", "complex64"])
+@pytest.mark.parametrize("shape", [(97, 203), (7, 31, 89), (20011,), (0, 9), (9001, 1), (3, 1, 5000)])
+def test_flip(rng, shape, dtype):
+    x = values(rng, shape, np.dtype(dtype))
+    for count in range(len(shape) + 1):
+        for axes in itertools.permutations(range(-len(shape), 0), count):
+            for raw in (x, x.T, x[::2]):
+                result = mytorch.from_numpy(raw).flip(axes).numpy()
+                np.testing.assert_array_equal(result, np.flip(raw, axes))
+                assert not np.may_share_memory(result, raw)
 
 
 REDUCTIONS = {"max_along": np.maximum, "min_along": np.minimum, "prod_along": np.multiply}

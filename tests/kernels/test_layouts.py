@@ -303,6 +303,11 @@ def quantized(rows, outs, ins, group_size=None, *, offset=False, **options):
     )
 
 
+def around_one(*shape):
+    """Numbers with products that neither overflow nor vanish."""
+    return 1 + normal(*shape) / 100
+
+
 TABLES = {"cos": normal(4, 6), "sin": normal(4, 6)}
 
 SAMPLES = {
@@ -313,10 +318,21 @@ SAMPLES = {
     "relu_squared": elementwise(),
     "hardswish": elementwise(),
     "leaky_relu": elementwise(slope=0.1),
+    "hardsigmoid": elementwise(),
+    "hardtanh": elementwise(low=-0.5, high=0.7),
+    "hardshrink": elementwise(lambd=0.3),
+    "softshrink": elementwise(lambd=0.3),
+    "threshold": elementwise(level=0.2, value=5.0),
     "elu": [*elementwise(alpha=1.3, scale=1.0, rate=1.0), *elementwise(alpha=1.7, scale=1.05, rate=0.5)],
     "softplus": elementwise(beta=1.5, limit=20.0),
     "logsigmoid": elementwise(),
     "logaddexp": elementwise((normal, normal)),
+    "hypot": elementwise((normal, normal)),
+    "rsqrt": elementwise((uniform,)),
+    "lerp": elementwise((normal, normal), weight=0.3) + elementwise((normal, normal), weight=0.7),
+    "lerp_by_tensor": elementwise((normal, normal, uniform)),
+    "addcmul": elementwise((normal, normal, normal), value=0.5),
+    "addcdiv": elementwise((normal, normal, around_one), value=0.5),
     "_squared_error": elementwise((normal, normal)),
     "_clipped_error": elementwise((normal, normal), delta=0.7, scale=1.3),
     "_logistic_error": elementwise((normal, uniform)),
@@ -644,11 +660,6 @@ REDUCED = [
 ]
 
 
-def around_one(*shape):
-    """Numbers with products that neither overflow nor vanish."""
-    return 1 + normal(*shape) / 100
-
-
 def permutations(dim, *shape):
     """Indices along an axis without repetitions."""
     return np.argsort(rng.random(shape), dim)
@@ -673,6 +684,7 @@ ARRAY_SAMPLES = {
         for other in (normal(*shape), 0.5)
     ],
     **dict.fromkeys(("erf", "erfc"), [Sample(normal(93, 101), near=2e-6), Sample(normal(5, 61, 29), near=2e-6)]),
+    "flipped": [Sample(normal(93, 101), (1,)), Sample(normal(5, 61, 29), (2, 1)), Sample(normal(20000), (0,))],
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],
     "cast": [
         Sample(normal(*shape), half, near=2**-8)

@@ -100,6 +100,11 @@ def test_rectifiers(shape):
         lambda lib, x: lib.nn.functional.relu(x, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.leaky_relu(x, 0.2, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.hardswish(3 * x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardsigmoid(3 * x, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardtanh(x, -0.7, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.hardshrink(x, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.softshrink(x, 0.4, **with_kernel(lib)),
+        lambda lib, x: lib.nn.functional.threshold(x, 0.2, -3.0, **with_kernel(lib)),
         lambda lib, x: lib.nn.functional.smooth_l1_loss(x, 0 * x, beta=0.7, reduction="none"),
         lambda lib, x: lib.nn.functional.huber_loss(2 * x, 0 * x, delta=1.3, reduction="none"),
     ]
@@ -155,16 +160,99 @@ def test_losses_are_differentiated_twice_and_of_shapes_that_broadcast():
         compare(lambda lib, x, y: lib.nn.functional.mse_loss(x, y), random(4, 3), random(4, 1))
 
 
+CORNERS = np.array([-6, -3, -1, -0.5, 0, 0.5, 1, 3, 6], np.float32)
+STEPWISE = (
+    ("relu6",), ("hardtanh",), ("hardtanh", 0.5, 0.5), ("hardsigmoid",), ("hardshrink", 0.5), ("hardshrink", -1.0), ("softshrink", 0.5),
+    ("threshold", 0.5, 7.0), ("threshold", -np.inf, 2.0),
+)  # fmt: skip
+
+
 def test_rectifiers_let_nan_through():
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 1.0] * 2000, np.float32)
     for name in ("relu", "leaky_relu", "hardswish"):
         ours, theirs = (getattr(lib.nn.functional, name)(lib.tensor(x)).numpy() for lib in (mytorch, torch))
         np.testing.assert_array_equal(ours, theirs)
+    x = np.concatenate([x, CORNERS])
+    for name, *options in STEPWISE:
+        found = []
+        for lib, fused in ((mytorch, {}), (mytorch, {"fused": False}), (torch, {})):
+            leaf = lib.tensor(x).requires_grad_()
+            out = getattr(lib.nn.functional, name)(leaf, *options, **fused)
+            out.backward(lib.arange(float(len(x))))
+            found.append((out.detach().numpy(), leaf.grad.numpy()))
+        for ours, reference, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours.view(np.int32), reference.view(np.int32), err_msg=name)
+            # PyTorch's own gradient at NaN depends on the position in the array.
+            np.testing.assert_allclose(ours[x == x], theirs[x == x], rtol=1e-6, err_msg=name)
+    x = x[: -len(CORNERS)]
     ours, theirs = (
         lib.nn.functional.smooth_l1_loss(lib.tensor(x), lib.zeros(len(x)), reduction="none").numpy()
         for lib in (mytorch, torch)
     )
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_bounds_in_half_precision_do_not_depend_on_the_size(dtype):
+    """Numbers at the bounds, in an array of a few numbers and in a large one, which a kernel computes."""
+    for bound in (0.1, 0.3, 0.7, 1 / 3, 2.1):
+        for name, *options in (
+            ("hardtanh", -bound, bound),
+            ("hardshrink", bound),
+            ("softshrink", bound),
+            ("threshold", bound, 7 * bound),
+        ):
+            found = []
+            for lib, times in ((mytorch, 1), (mytorch, 3000), (torch, 1)):
+                x = lib.tensor([bound, -bound, 1.5 * bound, 0.0] * times).to(getattr(lib, dtype)).requires_grad_()
+                out = getattr(lib.nn.functional, name)(x, *options)
+                out.backward(lib.ones_like(out))
+                found.append((out[:4].tolist(), x.grad[:4].tolist()))
+            assert found[0] == found[1], (name, bound)
+            # PyTorch rounds the bound of softshrink in backward, and not in forward.
+            compared = 1 if name == "softshrink" else 2
+            assert found[0][:compared] == found[2][:compared], (name, bound)
+
+
+ARITHMETIC = (
+    lambda lib, x, y, z, w: lib.rsqrt(x),
+    lambda lib, x, y, z, w: lib.hypot(x, y),
+    lambda lib, x, y, z, w: lib.lerp(x, y, 0.3),
+    lambda lib, x, y, z, w: lib.lerp(x, y, -1.7),
+    lambda lib, x, y, z, w: lib.lerp(x, y, w),
+    lambda lib, x, y, z, w: lib.addcmul(x, y, z),
+    lambda lib, x, y, z, w: lib.addcmul(x, y, z, value=0.3),
+    lambda lib, x, y, z, w: lib.addcdiv(x, y, z, value=-2),
+)
+
+
+@pytest.mark.parametrize("function", range(len(ARITHMETIC)))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_arithmetic_of_several_steps(function, dtype):
+    """With special values: the bits of NumPy, and the numbers and gradients of PyTorch."""
+    corners = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 0.5, -0.5]
+    arrays = [np.concatenate([np.roll(corners, i), random(9001)]).astype(np.float32) for i in range(4)]
+    for shapes in (
+        [slice(None)] * 4,
+        [(None, slice(None)), slice(None), slice(None), slice(None)],
+        [slice(1, None, 2)] * 4,
+    ):
+        found = []
+        for lib, fused in ((mytorch, None), (mytorch, False), (torch, None)):
+            leaves = [
+                lib.tensor(a)[s].to(getattr(lib, dtype)).detach().requires_grad_()
+                for a, s in zip(arrays, shapes, strict=True)
+            ]
+            with mytorch.fused(fused):
+                out = ARITHMETIC[function](lib, *leaves)
+                out.backward(lib.ones_like(out))
+            found.append([t.detach().numpy() for t in (out, *[x.grad for x in leaves if x.grad is not None])])
+        for ours, reference in zip(*found[:2], strict=True):
+            both = (ours == reference) & (np.signbit(ours) == np.signbit(reference))
+            assert (both | (ours != ours) & (reference != reference)).all()
+        # PyTorch's gradients in float16 overflow in steps that are computed in float32 here.
+        for ours, theirs in zip(*found[1:], strict=True) if dtype != "float16" else [(found[0][0], found[2][0])]:
+            np.testing.assert_allclose(ours, theirs, rtol=2e-3 if dtype == "float16" else 1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

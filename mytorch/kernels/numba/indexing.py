@@ -37,6 +37,17 @@ def _gather(x, index, out):
 
 
 @kernel
+def _reverse(x, out):
+    rows, count = x.shape
+    for r in range(rows):
+        row, to = x[r], out[r]
+        for j in range(count):
+            to[j] = row[
+                np.uint64(count - 1) - np.uint64(j)
+            ]  # unsigned: an index that may be negative prevents vectorization
+
+
+@kernel
 def _add_in_rows(out, index, src):
     outer, count = index.shape
     for o in range(outer):
@@ -153,6 +164,22 @@ def _run_gather(xp, x, index, dim):
     return out
 
 
+def _accepts_flip(x, axes):
+    """Accepts the last axes. NumPy copies other axes row by row, which is as fast."""
+    return (
+        sorted(axes) == list(range(x.ndim - len(axes), x.ndim)) and len(axes) and x.flags.c_contiguous and _is_plain(x)
+    )
+
+
+def _flip(xp, x, axes):
+    # Along all of the last axes at once, a flip reverses the order in memory.
+    out = np.empty(x.shape, x.dtype)
+    count = math.prod(x.shape[x.ndim - len(axes) :])
+    rows, to = (as_bits(a).reshape(-1, count) for a in (x, out))
+    split(_reverse, x.size, (rows, to))
+    return out
+
+
 def _accepts_add(out, index, dim, src):
     return _fits(out, index, dim) and _addable(out, src) and src.shape == index.shape
 
@@ -242,6 +269,7 @@ def _split_rows(loop, own, out, rows, values, *constants):
         loop(own, out, rows, values, *constants)
 
 
+flipped = Kernel(accepts=_accepts_flip, forward=_flip)
 gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
 add_along = Kernel(accepts=_accepts_add, forward=_run_add)
 add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)

@@ -1,4 +1,4 @@
-"""relu, leaky_relu, hardswish and sign, forward and backward, one pass each: float32, any shape. NaN stays NaN."""
+"""Piecewise linear functions and sign, forward and backward, one pass each: float32, any shape. NaN stays NaN."""
 
 import numpy as np
 
@@ -54,6 +54,50 @@ def _hardswish_bwd(g, x, out):
 
 
 @exact
+def _hardsigmoid_fwd(x, out):
+    for i in range(x.size):
+        v = x[i] * np.float32(1 / 6) + np.float32(0.5)
+        v = np.float32(0.0) if v < np.float32(0.0) else v
+        out[i] = np.float32(1.0) if v > np.float32(1.0) else v
+
+
+@exact
+def _hardsigmoid_bwd(g, x, out):
+    for i in range(x.size):
+        inside = (x[i] > np.float32(-3.0)) & (x[i] < np.float32(3.0))
+        out[i] = g[i] * np.float32(1 / 6) if inside else np.float32(0.0)
+
+
+@exact
+def _limited(x, out, low, high):
+    for i in range(x.size):
+        v = x[i]
+        v = low if v < low else v
+        out[i] = high if v > high else v
+
+
+@exact
+def _limited_bwd(g, x, out, low, high):
+    for i in range(x.size):
+        out[i] = np.float32(0.0) if (x[i] <= low) | (x[i] >= high) else g[i]
+
+
+@exact
+def _softshrink_fwd(x, out, lambd):
+    for i in range(x.size):
+        v = x[i]
+        near = -lambd if v < -lambd else v
+        out[i] = v - (lambd if near > lambd else near)
+
+
+@exact
+def _replaced(y, x, out, low, high, value):
+    # y, except where low <= x <= high. The comparisons are false for NaN, which is therefore passed through.
+    for i in range(x.size):
+        out[i] = value if (x[i] >= low) & (x[i] <= high) else y[i]
+
+
+@exact
 def _sign(x, out):
     for i in range(x.size):
         positive = np.float32(1.0) if x[i] > np.float32(0.0) else np.float32(0.0)
@@ -91,5 +135,35 @@ hardswish = Kernel(
     LEAST=LEAST,
     forward=lambda xp, input: each(_hardswish_fwd, input),
     vjp=lambda g, input: (each(_hardswish_bwd, g, input),),
+)
+hardsigmoid = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input: each(_hardsigmoid_fwd, input),
+    vjp=lambda g, input: (each(_hardsigmoid_bwd, g, input),),
+)
+hardtanh = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input, *, low, high: each(_limited, input, constants=(low, high)),
+    vjp=lambda g, input, low, high: (each(_limited_bwd, g, input, constants=(low, high)),),
+)
+hardshrink = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input, *, lambd: each(_replaced, input, input, constants=(-lambd, lambd, 0.0)),
+    vjp=lambda g, input, lambd: (each(_replaced, g, input, constants=(-lambd, lambd, 0.0)),),
+)
+softshrink = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input, *, lambd: each(_softshrink_fwd, input, constants=(lambd,)),
+    vjp=lambda g, input, lambd: (each(_replaced, g, input, constants=(-lambd, lambd, 0.0)),),
+)
+threshold = Kernel(
+    accepts=_accepts,
+    LEAST=LEAST,
+    forward=lambda xp, input, *, level, value: each(_replaced, input, input, constants=(-np.inf, level, value)),
+    vjp=lambda g, input, level: (each(_replaced, g, input, constants=(-np.inf, level, 0.0)),),
 )
 sign = Kernel(accepts=_accepts, forward=lambda xp, input: each(_sign, input))
