@@ -512,8 +512,8 @@ def histogram(input: Tensor, bins: _Ints = 100, *, range: Sequence[_float] | Non
 def histogramdd(input: Tensor, bins: _Ints, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/functional.py
 def hsplit(input: Tensor, indices_or_sections: _Ints | Tensor, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
 def hstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def hypot(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def hypot_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+def hypot(input: Tensor, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+def hypot_(input: Tensor, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def i0(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def i0_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def igamma(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
@@ -846,8 +846,8 @@ def round_(input: Tensor, *, decimals: _int = 0) -> Tensor: ...  # mytorch/ops/e
 def row_stack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/compat/nn_functions.py
-def rsqrt(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def rsqrt_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+def rsqrt(input: Tensor, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+def rsqrt_(input: Tensor, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def rsub(input: Tensor, other: _Operand, alpha: _Number = 1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def rsub_(input: Tensor, other: _Operand, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
 def scalar_tensor(s: Any, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor: ...  # mytorch/compat/names.py

@@ -483,8 +483,8 @@ class Tensor:
     def histc(self, bins: _Ints = 100, min: _Operand = 0, max: _Operand = 0) -> Tensor: ...  # mytorch/ops/sorting.py
     def histogram(self, bins: _Ints = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Any = None) -> _hist_bin_edges: ...  # mytorch/ops/sorting.py
     def hsplit(self, indices_or_sections: _Ints | Tensor) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
-    def hypot(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-    def hypot_(self, other: _Operand) -> Self: ...  # mytorch/ops/special.py
+    def hypot(self, other: _Operand, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
+    def hypot_(self, other: _Operand, *, fused: _bool | None = None) -> Self: ...  # mytorch/ops/special.py
     def i0(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def i0_(self) -> Self: ...  # mytorch/ops/special.py
     def igamma(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
@@ -841,8 +841,8 @@ class Tensor:
     def round(self, *, decimals: _int = 0) -> Tensor: ...  # mytorch/ops/elementwise.py
     def round_(self, *, decimals: _int = 0) -> Self: ...  # mytorch/ops/elementwise.py
     def row_indices(self) -> Tensor: ...  # mytorch/sparse/methods.py
-    def rsqrt(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def rsqrt_(self) -> Self: ...  # mytorch/ops/elementwise.py
+    def rsqrt(self, *, fused: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+    def rsqrt_(self, *, fused: _bool | None = None) -> Self: ...  # mytorch/ops/elementwise.py
     def rsub(self, other: _Operand, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
     def rsub_(self, other: _Operand, alpha: _Number = 1) -> Self: ...  # mytorch/ops/elementwise.py
     @overload

@@ -90,7 +90,6 @@ def test_names_of_torchvision_have_advice():
         ("models", "swin_t"),
         ("transforms", "v2"),
         ("ops", "MLP"),
-        ("ops", "box_iou"),
         ("datasets", "FakeData"),
         ("", "tv_tensors"),
     ):
