@@ -423,6 +423,11 @@ def sgn(input):
 # -- functions of one number -----------------------------------------------------------------------------
 
 
+def _doubled(input):
+    """Returns 2 input, in a recorded backward as the power that PyTorch computes, so that further derivatives are 0 and not an error."""
+    return input * 2 if is_raw(input) else input**1 * 2
+
+
 def _unless(kinds, function):
     """Returns a forward that applies an array function, except to some kinds of dtypes."""
     return lambda xp, input: input.copy() if input.dtype.kind in kinds else getattr(xp, function)(input)
@@ -434,7 +439,7 @@ abs = unary("abs", "Computes the absolute value of each element. For complex num
             forward="absolute", dtype="promote", names=("absolute",), dunder="__abs__")
 sign = unary("sign", "Returns the sign of each element: -1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero, forward=_unless("b", "sign"), dtype="promote")
 reciprocal = unary("reciprocal", "Computes the reciprocal of each element.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
-square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
+square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * _doubled(input),
                forward=lambda xp, input: xp.square(input if input.dtype.kind != "b" else input.astype(np.int64)),
                dtype="promote", autocast="float32", xp_name="square")
 sqrt = unary("sqrt", "Computes the square root of each element.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
