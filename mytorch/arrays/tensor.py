@@ -672,6 +672,19 @@ def keep_graph_of_gradient(tensor):
             owner.grad = tensor
 
 
+def zero_gradient(tensor):
+    """Fills the gradient of a tensor with zeros, without the graph that `backward(create_graph=True)` gave it."""
+    grad = tensor.grad
+    if isinstance(grad, Tensor):
+        if grad.is_leaf:
+            grad.requires_grad_(False)
+        else:
+            grad.detach_()
+        tensor.grad = grad  # stored as its Array again
+    if grad is not None:
+        grad.zero_()
+
+
 def is_tensor(obj):
     """Returns True if `obj` is a Tensor or an Array. `p.data` and `p.grad` are Arrays.
 

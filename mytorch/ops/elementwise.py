@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import CPU, config, device_of, dtypes, is_raw, ndarray
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
-from ..arrays.memory_format import iterator
+from ..arrays.memory_format import in_rows, iterator
 from ..arrays.tensor import Tensor
 from .dispatch.bind import METHODS, public, with_numbers_between
 from .dispatch.half import once_rounded
@@ -213,8 +213,13 @@ _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
+def _powers_in_memory(out, raws, attrs):
+    """The layout of a power: PyTorch follows the operands, but allocates the powers of a number in row-major order."""
+    return (iterator if hasattr(raws[0], "strides") else in_rows)(out, raws, attrs)
+
+
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow", autocast="float32", elementwise=True)
+@op(name="pow", autocast="float32", elementwise=True, layout=_powers_in_memory)
 def pow(xp, input, other):
     """Raises each element to a power.
 

@@ -37,6 +37,7 @@ from ..arrays.array import on_input_device
 from ..arrays.devices import KINDS
 from ..arrays.errors import kind, warn
 from ..arrays.memory_format import axes_in_memory, in_order, preserve_format
+from ..arrays.meta import meta_ns
 from ..arrays.tensor import Tensor, is_tensor
 from ..kernels.registry import RANDOM
 from .creation import check_layout, empty_like, finish, like, size_and_pin
@@ -618,6 +619,11 @@ class _NoNumbers:
     """Generator of the meta device: draws have a shape but no numbers."""
 
     device = META
+    xp = meta_ns
+
+    def library(self):
+        """Returns itself, in the place of CuPy's generator."""
+        return self
 
     def __getattr__(self, name):
         def draw(*args, dtype=np.int64, **_):

@@ -22,7 +22,17 @@ from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
 from .elementwise import round as round_half_even
 from .movement import _flip, cat, contiguous
-from .reduction import accumulated, axes_of, for_means, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
+from .reduction import (
+    accumulated,
+    axes_of,
+    for_means,
+    in_own_dtype,
+    normalize_dim,
+    normalize_dims,
+    spread,
+    to_acc_type,
+    vector_norm,
+)
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 from .special import lerp
@@ -77,7 +87,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
-@public()
+@public(inplace=False)
 def cumprod(input, dim, *, dtype=None):
     """Computes the cumulative product along a dimension.
 
@@ -89,6 +99,9 @@ def cumprod(input, dim, *, dtype=None):
         [1, 2, 6, 24]
     """
     return _products(accumulated(input, dtype, "cumprod"), normalize_dim(dim, input.ndim))
+
+
+in_own_dtype(cumprod, "cumprod_")
 
 
 @in_precision("float32")
