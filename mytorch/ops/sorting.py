@@ -14,7 +14,7 @@ from ..arrays.tensor import Tensor
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.out import write_out
 from .dispatch.precision import in_precision
 from .dispatch.refused import refuses
@@ -238,7 +238,7 @@ def _picked(name, input, d, keepdim, indices):
     """(values, indices) of the elements at `indices` along an axis."""
     values = (input if input.ndim else input.reshape(1)).gather(d, indices)
     if not keepdim or input.ndim == 0:
-        values, indices = values.squeeze(d), indices.squeeze(d)
+        values, indices = own(values.squeeze(d)), own(indices.squeeze(d))
     return _pairs[name](values, contiguous(indices))
 
 
@@ -437,7 +437,7 @@ def _quantile(input, q, dim, keepdim, interpolation, ignore_nan):
     out = out.movedim(-1, 0)
     if keepdim and input.ndim:
         out = out.reshape(-1, *(1,) * input.ndim) if dim is None else out.unsqueeze(dim + 1)
-    return out if getattr(q, "ndim", 0) else out[0]
+    return own(out if getattr(q, "ndim", 0) else out[0])
 
 
 @public(inplace=False)
