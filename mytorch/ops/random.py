@@ -1092,7 +1092,7 @@ def rrelu_slopes(input, lower, upper, generator=None):
     if source.device is not CPU:
         return Tensor._wrap(source.uniform(raw.shape, raw.dtype, lower, upper))
     slopes = np.ones(raw.shape, raw.dtype)
-    drawn = raw <= 0  # not np.asarray, which takes a stand-in within vmap for zeros
+    drawn = raw <= 0  # np.asarray would drop the class that vmap reads
     slopes[drawn] = source.uniform((int(drawn.sum()),), np.float64, lower, upper)
     return Tensor._wrap(slopes)
 
