@@ -485,7 +485,8 @@ def jacfwd(
             for leaf in leaves:
                 own = [next(rows)[k] for _ in range(leaf.numel())]
                 shape = (*out.shape, *leaf.shape)
-                parts.append(stack(own, -1).reshape(shape) if own else out.new_zeros(shape))
+                # PyTorch computes the columns as one batch, whose axis it then moves: the strides of the result show it.
+                parts.append(stack(own).movedim(0, -1).reshape(shape) if own else out.new_zeros(shape))
             jacobian = rebuild(parts)
             jacobians.append(jacobian[0] if one else tuple(jacobian))
         result = rebuild_out(jacobians)

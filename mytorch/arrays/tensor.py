@@ -28,6 +28,7 @@ from .overriding import NOTHING, PLAIN, in_state, is_constructed, overriding, st
 from .printing import format_tensor
 
 _new = object.__new__
+_OF_THIS_TENSOR = ("_grad", "_shown_grad", "_gradient_of", "_detached", "_reshaped")  # attributes that copies don't get
 
 
 def _nothing():
@@ -343,17 +344,21 @@ class Tensor:
                 self._mt_edge = Leaf(self._mt_data._array)
                 self._mt_edge.owner = weakref.ref(self)
                 self._mt_edge.grad = self.__dict__.pop("_grad", None)
+                keep_graph_of_gradient(self)
         elif edge is not None:
             if not isinstance(edge, Leaf):
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
                     "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
-            grad = edge.grad
-            self._mt_edge = None
-            if grad is not None:
-                self.__dict__["_grad"] = grad
+            self._lose_edge()
         return self
+
+    def _lose_edge(self):
+        """Makes this tensor a constant. A leaf keeps its gradient."""
+        edge, self._mt_edge = self._mt_edge, None
+        if isinstance(edge, Leaf) and edge.grad is not None:
+            self.__dict__["_grad"] = edge.grad
 
     @property
     def edge(self):
@@ -442,8 +447,13 @@ class Tensor:
         shown = self.__dict__.get("_shown_grad", _nothing)()
         if shown is None or shown._mt_data is not grad:
             shown = Tensor._of(grad)
-            self.__dict__["_shown_grad"] = weakref.ref(shown)
+            self._show(shown)
         return shown
+
+    def _show(self, grad):
+        """Remembers the Tensor that users see as the gradient, and in it, the tensor to notify when it joins a graph."""
+        self.__dict__["_shown_grad"] = weakref.ref(grad)
+        grad.__dict__["_gradient_of"] = weakref.ref(self)
 
     @grad.setter
     def grad(self, value):
@@ -453,7 +463,7 @@ class Tensor:
             if isinstance(value, Tensor):
                 if value._mt_edge is None:
                     if config.pytorch_mode:
-                        self.__dict__["_shown_grad"] = weakref.ref(value)
+                        self._show(value)
                     value = value._mt_data
             elif not isinstance(value, Array):
                 raise TypeError(
@@ -532,7 +542,7 @@ class Tensor:
             return self
         if self._mt_edge is not None:
             self.__dict__["_detached"] = id(self._mt_edge), self._version  # views keep their graph: see `refresh`
-            self._mt_edge = None
+            self._lose_edge()
         self.__dict__.pop("_tangents", None)
         return self
 
@@ -562,7 +572,7 @@ class Tensor:
 
     def _extra_state(self):
         """Returns the attributes that the user set on this tensor."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_grad", "_shown_grad", "_detached", "_reshaped")}
+        return {k: v for k, v in self.__dict__.items() if k not in _OF_THIS_TENSOR}
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
@@ -650,6 +660,29 @@ def replace_edge(tensor, edge):
         edge.keeps_grad, edge.grad = True, before.grad
         before.keeps_grad, before.grad = False, None
     tensor._mt_edge = edge
+    keep_graph_of_gradient(tensor)
+
+
+def keep_graph_of_gradient(tensor):
+    """Stores a gradient that joined a graph, as in `p.grad.add_(q)`, as a Tensor: its Array alone would lose the graph."""
+    owner = tensor.__dict__.get("_gradient_of", _nothing)()
+    if owner is not None:
+        stored = owner.__dict__.get("_grad") if owner._mt_edge is None else owner._mt_edge.grad
+        if stored is tensor._mt_data:
+            owner.grad = tensor
+
+
+def zero_gradient(tensor):
+    """Fills the gradient of a tensor with zeros, without the graph that `backward(create_graph=True)` gave it."""
+    grad = tensor.grad
+    if isinstance(grad, Tensor):
+        if grad.is_leaf:
+            grad.requires_grad_(False)
+        else:
+            grad.detach_()
+        tensor.grad = grad  # stored as its Array again
+    if grad is not None:
+        grad.zero_()
 
 
 def is_tensor(obj):

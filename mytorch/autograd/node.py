@@ -128,17 +128,17 @@ class Leaf(_HookedNode, Edge):
                 elif not owned:
                     g = g.copy()
                 self.grad = Array._wrap(g)
-            elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
-                # The usual case after the first step: no new array. A variable that refers to `x.grad` sees the sum, as in PyTorch.
-                raw = grad._array
-                if getattr(raw.flags, "writeable", True):
+            else:
+                array = grad if type(grad) is Array else grad._mt_data
+                raw = array._array
+                if raw.dtype == g.dtype and raw.shape == g.shape and getattr(raw.flags, "writeable", True):
+                    # The usual case after the first step: no new array. A variable that refers to `x.grad` sees the sum, and a
+                    # gradient that has a graph keeps it, as in PyTorch.
                     raw += g
-                    grad._bump()
+                    array._bump()
                 else:
-                    self.grad = Array._wrap(raw + g)
-            else:  # a Tensor after `create_graph`, or another dtype
-                refuse_shape(grad.shape, g.shape)
-                self.grad = grad + Array._wrap(g)
+                    refuse_shape(grad.shape, g.shape)
+                    self.grad = grad + Array._wrap(g)
         # Outside of the lock: a hook may run an optimizer, or another backward that reaches this leaf.
         if self.post_hooks:
             self.run_post_hooks()

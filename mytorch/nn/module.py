@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from ..arrays import as_device, config, device, dtypes
 from ..arrays.array import Array
 from ..arrays.errors import warn
-from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
+from ..arrays.tensor import RemovableHandle, Tensor, is_tensor, zero_gradient
 from ..autograd.mode import no_grad
 from ..ops.dispatch.errors import not_a_tensor
 from .common_types import Device
@@ -885,11 +885,10 @@ class Module:
             None
         """
         for p in self.parameters():
-            if p.grad is not None:
-                if set_to_none:
-                    p.grad = None
-                else:
-                    p.grad.zero_()
+            if set_to_none:
+                p.grad = None
+            else:
+                zero_gradient(p)
 
     def apply(self: Self, fn: Callable[["Module"], Any]) -> Self:
         """Calls a function with every submodule, and then with this module. Returns self.

@@ -15,7 +15,7 @@ from ..arrays.errors import LinAlgError
 from ..arrays.memory_format import factors, in_columns
 from ..autograd.mode import get_mode
 from .dispatch.bind import public
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import on_device_of, to_cpu
 from .elementwise import cast, sgn, where
@@ -196,7 +196,7 @@ def solve(A, B, *, left=True):
         out = _solve.fast_call(A, B.unsqueeze(-1) if vector else B)
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
-    return in_column_order(out.squeeze(-1)) if vector else out
+    return own(in_column_order(out.squeeze(-1))) if vector else out
 
 
 @op(dtype="float", name="adjugate")

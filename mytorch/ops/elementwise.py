@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import CPU, Namespace, config, device_of, dtypes, is_raw, ndarray
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
-from ..arrays.memory_format import iterator
+from ..arrays.memory_format import in_rows, iterator
 from ..arrays.tensor import Tensor
 from .dispatch.bind import METHODS, public, with_numbers_between
 from .dispatch.op import op, to_dtype
@@ -214,8 +214,13 @@ _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
+def _powers_in_memory(out, raws, attrs):
+    """The layout of a power: PyTorch follows the operands, but allocates the powers of a number in row-major order."""
+    return (iterator if hasattr(raws[0], "strides") else in_rows)(out, raws, attrs)
+
+
 @public(dunder="__pow__", spellings={"exponent": "other"})
-@op(name="pow", autocast="float32", elementwise=True)
+@op(name="pow", autocast="float32", elementwise=True, layout=_powers_in_memory)
 def pow(xp, input, other):
     """Raises each element to a power.
 
@@ -424,6 +429,11 @@ def sgn(input):
 # -- functions of one number -----------------------------------------------------------------------------
 
 
+def _doubled(input):
+    """Returns 2 input, in a recorded backward as the power that PyTorch computes, so that further derivatives are 0 and not an error."""
+    return input * 2 if is_raw(input) else input**1 * 2
+
+
 def _unless(kinds, function):
     """Returns a forward that applies an array function, except to some kinds of dtypes."""
     return lambda xp, input: input.copy() if input.dtype.kind in kinds else getattr(xp, function)(input)
@@ -435,7 +445,7 @@ abs = unary("abs", "Computes the absolute value of each element. For complex num
             forward="absolute", dtype="promote", names=("absolute",), dunder="__abs__")
 sign = unary("sign", "Returns the sign of each element: -1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero, forward=_unless("b", "sign"), dtype="promote")
 reciprocal = unary("reciprocal", "Computes the reciprocal of each element.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
-square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
+square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * _doubled(input),
                forward=lambda xp, input: xp.square(input if input.dtype.kind != "b" else input.astype(np.int64)),
                dtype="promote", autocast="float32", xp_name="square")
 sqrt = unary("sqrt", "Computes the square root of each element.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))

@@ -30,7 +30,7 @@ from .dispatch.bind import METHODS, public
 from .dispatch.errors import broadcast
 from .dispatch.inplace import check_shared, check_writable, set_edge
 from .dispatch.layouts import other_layout
-from .dispatch.op import name_node, op
+from .dispatch.op import name_node, op, own
 from .dispatch.operands import NUMBERS
 from .dispatch.out import write_out
 from .dispatch.overlap import overlaps_itself, refuse_overlap
@@ -431,9 +431,11 @@ def _write_index(xp, input, src, *indices, layout):
 
 
 def _cleared(g, indices, layout, xp):
-    mask = xp_of(raw_of(g)).ones(g.shape, bool)
+    # In vmap, `g` stands for a batch and has no values. The mask is the same for all samples, and needs some.
+    raw = indices[0] if indices else raw_of(g)
+    mask = (numpy_ns if type(raw) is MetaArray and raw.batch is not None else xp_of(raw)).ones(g.shape, bool)
     mask[joined(layout, indices)] = False
-    return xp.where(xp.asarray(mask), g, 0.0)
+    return xp.where(mask if type(mask) is MetaArray or is_raw(g) else Tensor._wrap(mask), g, 0.0)
 
 
 _write_index.grad(input=_cleared, src=_read_grad)
@@ -618,7 +620,7 @@ def gather(input, dim, index, *, sparse_grad=False):
         if raw.size == 0:
             return input.reshape(-1)[:0].reshape(raw.shape)  # empty, with a gradient of zeros
         if raw.ndim == 0 and len(own) == 1:
-            return gather(input, dim, index.reshape(1)).reshape(())
+            return own(gather(input, dim, index.reshape(1)).reshape(()))
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
     for i, (n, m) in enumerate(zip(raw.shape, own, strict=False)):
         if n > m and i != d:
@@ -651,7 +653,7 @@ def index_select(input, dim, index):
     if input.ndim == 0:
         if raw.size != 1:
             raise RuntimeError(f"index_select: Index to scalar can have only 1 value, got {raw.size} value(s).")
-        return index_select(input.reshape(1), 0, index).reshape(())
+        return own(index_select(input.reshape(1), 0, index).reshape(()))
     if outside(raw, input.shape[d]):
         error = IndexError if input.numel() else RuntimeError  # as in PyTorch
         raise error(f"index_select: index out of range in self: expected values from 0 to {input.shape[d] - 1}.")

@@ -69,14 +69,14 @@ def matmul(input, other):
     if n > 1 and m > 1:
         if m == 2 and n > 2:  # merge the batch: one large product instead of many small ones
             out = _matmul.fast_call(input.reshape(math.prod(a[:-1]), a[-1]), other)
-            return _unsafe_view.fast_call(out, (*a[:-1], b[-1]))
+            return own(_unsafe_view.fast_call(out, (*a[:-1], b[-1])))
         return _matmul.fast_call(input, other)
     # A vector is a row on the left and a column on the right. The added axis is removed again.
     if n == 1 and m == 1:
-        return _dot.fast_call(_matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)), ())
+        return own(_dot.fast_call(_matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)), ()))
     if n == 1:
-        return _row.fast_call(_matmul.fast_call(input.reshape(1, -1), other), (*b[:-2], b[-1]))
-    return (_mv if n == 2 else _unsafe_view).fast_call(_matmul.fast_call(input, other.reshape(-1, 1)), a[:-1])
+        return own(_row.fast_call(_matmul.fast_call(input.reshape(1, -1), other), (*b[:-2], b[-1])))
+    return own((_mv if n == 2 else _unsafe_view).fast_call(_matmul.fast_call(input, other.reshape(-1, 1)), a[:-1]))
 
 
 def _mismatch(a, b):

@@ -1256,7 +1256,7 @@ LOW = -1e30  # stands for log(0), so that no gradient is NaN
 
 def _arrivals(xp, alpha, skip):
     """Returns (3, N, W): log-probabilities of staying in a state, coming from the previous state, and skipping a blank."""
-    low = xp.where(skip[:, :1], LOW, alpha[:, :1] * 0 + LOW)
+    low = xp.zeros_like(alpha[:, :1]) + LOW
     shifted = xp.concatenate([low, alpha[:, :-1]], 1)
     return xp.stack([alpha, shifted, xp.where(skip, xp.concatenate([low, shifted[:, :-1]], 1), LOW)])
 
@@ -1282,7 +1282,8 @@ def _alignments(xp, emissions, *, skip, steps, ends):
     history = [xp.where(state < 2, emissions[0], LOW)]
     for t in range(1, emissions.shape[0]):
         alpha = _log_sum(xp, _arrivals(xp, history[-1], skip)) + emissions[t]
-        history.append(xp.where(alpha > LOW, alpha, LOW))
+        # NaN stays NaN, except in the padding after the last step.
+        history.append(xp.where((alpha < LOW) | (t >= steps)[:, None], LOW, alpha))
     history = xp.stack(history)
     # A sequence of no steps is in the first state with probability 1.
     unread = xp.astype(xp.where(state == 0, 0.0, LOW), emissions.dtype)

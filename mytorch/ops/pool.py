@@ -18,7 +18,7 @@ from ..arrays.tensor import Tensor
 from .conv import DIMS, check_window, several, tap_slices, taps
 from .creation import elements
 from .dispatch.half import once_rounded_on_cpu
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import on_device_of, watched
 from .elementwise import named, where
@@ -328,7 +328,7 @@ def _avg_pooling(d):
         kernel, padding = _crop(x.shape[2:], out_size, kernel, stride, padding)
         options = {"out_size": out_size, "kernel": kernel, "stride": stride, "padding": padding, "scale": scale}
         out = _sum_pool(x, **options, fused=fused, auto=auto)
-        return out.squeeze(0) if single else out
+        return own(out.squeeze(0)) if single else out
 
     return avg_pool
 
@@ -586,7 +586,7 @@ def _window_maxima(input, sizes):
         chosen = where(lost.any(-1), windows.shape[-1] - 1 - lost.flip(-1).long().argmax(-1), chosen)
     places = _by_window(on_device_of(np.arange(flat.shape[-1]).reshape(input.shape[-d:]), input), sizes)
     places = places.expand(*chosen.shape, -1).gather(-1, chosen[..., None])[..., 0]
-    return flat.gather(-1, places.flatten(-d)).reshape(places.shape), places
+    return own(flat.gather(-1, places.flatten(-d)).reshape(places.shape)), own(places)
 
 
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
@@ -770,7 +770,7 @@ def _fractional_pooling(d):
         indices = Tensor._wrap(_fractional_places(x._mt_data._array, samples._mt_data._array, sizes, kernel))
         out = x.flatten(len(lead)).gather(-1, indices).reshape(*lead, *sizes)
         indices = indices.reshape(*lead, *sizes)
-        return (out.squeeze(0), indices.squeeze(0)) if single else (out, indices)
+        return (own(out.squeeze(0)), own(indices.squeeze(0))) if single else (own(out), own(indices))
 
     def fractional(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         """Computes the maxima of windows of the last {axes} at pseudo-random positions.

@@ -37,6 +37,7 @@ from ..arrays.array import on_input_device
 from ..arrays.devices import KINDS
 from ..arrays.errors import kind, warn
 from ..arrays.memory_format import axes_in_memory, in_order, preserve_format
+from ..arrays.meta import meta_ns
 from ..arrays.tensor import Tensor, is_tensor
 from ..kernels.registry import RANDOM
 from .creation import check_layout, empty_like, finish, like, size_and_pin
@@ -640,6 +641,11 @@ class _NoNumbers:
     """Generator of the meta device: draws have a shape but no numbers."""
 
     device = META
+    xp = meta_ns
+
+    def library(self):
+        """Returns itself, in the place of CuPy's generator."""
+        return self
 
     def __getattr__(self, name):
         def draw(*args, dtype=np.int64, **_):
@@ -1108,7 +1114,7 @@ def rrelu_slopes(input, lower, upper, generator=None):
     if source.device is not CPU:
         return Tensor._wrap(source.uniform(raw.shape, raw.dtype, lower, upper))
     slopes = np.ones(raw.shape, raw.dtype)
-    drawn = np.asarray(raw <= 0)
+    drawn = raw <= 0  # np.asarray would drop the class that vmap reads
     slopes[drawn] = source.uniform((int(drawn.sum()),), np.float64, lower, upper)
     return Tensor._wrap(slopes)
 

@@ -1,5 +1,6 @@
 """Reductions: sums, means, extremes, norms, and running sums."""
 
+import functools
 import math
 import operator
 from collections import namedtuple
@@ -9,8 +10,9 @@ import numpy as np
 from ..arrays import dtypes
 from ..arrays.errors import kind, warn
 from ..arrays.tensor import is_tensor
-from .dispatch.bind import public
+from .dispatch.bind import METHODS, public
 from .dispatch.half import is_half
+from .dispatch.inplace import in_place
 from .dispatch.op import op
 from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
@@ -351,7 +353,22 @@ def _cumsum(xp, input, *, dim, reverse=False):
 _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reverse=not reverse))
 
 
-@public()
+def in_own_dtype(function, name):
+    """Binds the in-place variant of a cumulative function, which computes in the dtype of the tensor."""
+
+    @functools.wraps(function)
+    def cumulative(input, *args, dtype=None, **kwargs):
+        if dtype is not None and dtypes.as_dtype(dtype) is not input.dtype:
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {dtypes.word_of(input.dtype)} and output tensor dtype "
+                f"{dtypes.word_of(dtypes.as_dtype(dtype))} should match"
+            )
+        return function(input, *args, dtype=input.dtype, **kwargs)
+
+    METHODS[name] = in_place(cumulative, name)
+
+
+@public(inplace=False)
 def cumsum(input, dim=None, *, dtype=None, axis=None):
     """Computes the cumulative sum along a dimension.
 
@@ -365,6 +382,9 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
     """
     input = accumulated(input, dtype, "cumsum")
     return _cumsum(input, dim=normalize_dim(dim if axis is None else axis, input.ndim))
+
+
+in_own_dtype(cumsum, "cumsum_")
 
 
 # -- extremes ----------------------------------------------------------------------------------------------

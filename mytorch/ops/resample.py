@@ -15,7 +15,7 @@ from ..arrays.tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .dispatch.bind import public_function
 from .dispatch.half import once_rounded
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import on_device_of, raw_of
 from .elementwise import where
@@ -702,7 +702,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     else:
         _linear([into_image(pixels(axis), sizes[axis]) for axis in range(d)], add_points)
     index = raw_of(stack(indices, 1).flatten(2))
-    return _sampled(flat, stack(weights, 1).flatten(2), index=index).reshape(n, c, *grid.shape[1:-1])
+    return own(_sampled(flat, stack(weights, 1).flatten(2), index=index).reshape(n, c, *grid.shape[1:-1]))
 
 
 def _linear(source, add_points):

@@ -105,7 +105,7 @@ def on_numbers_too(function):
         index = index.reshape(1) if index.ndim == 0 else index
         if input.ndim:
             return function(input, dim, index, *args, **kwargs)
-        return function(input.reshape(1), dim, index, *args, **kwargs).reshape(())
+        return own(function(input.reshape(1), dim, index, *args, **kwargs).reshape(()))
 
     return wrapped
 

@@ -342,6 +342,18 @@ def _as_strided_grad(g, shape, size, stride, offset, memory, xp):
 _as_strided.grad(input=_as_strided_grad)
 
 
+def _within(shape, memory, size, stride, offset):
+    """Returns True if an input without gaps contains all places of its `as_strided`."""
+    start, strides, _ = memory
+    step = 1
+    for s, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if s != step:
+            return False
+        step *= n
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    return start <= offset and last < start + step
+
+
 @public(inplace=False)
 def as_strided(input, size, stride, storage_offset=None):
     """Returns a view of the memory of a tensor with the given size and strides.
@@ -368,11 +380,12 @@ def as_strided(input, size, stride, storage_offset=None):
     offset = memory[0] if storage_offset is None else int(storage_offset)
     if isinstance(input, Tensor) and input._mt_view is not None and type(input._mt_view[2]) is tuple:
         base = input._mt_view[0]
-        # The result can have elements of the base outside of this view, so it is recorded as a view of the base.
-        # A leaf and a view created under no_grad have no gradient in common with their base.
+        # The result can have elements of the base outside of this view. It is then recorded as a view of the base, without the hooks
+        # of this view. A leaf and a view created under no_grad have no gradient in common with their base.
         related = (input.edge is None) is (base.edge is None) and not isinstance(input.edge, Leaf)
         if related and base.dtype is input.dtype and get_mode().interpreter is None:
-            input, memory = base, _memory(raw_of(base))
+            if not _within(input.shape, memory, size, stride, offset):
+                input, memory = base, _memory(raw_of(base))
     return _as_strided(input, size=as_shape(size), stride=tuple(stride), offset=offset, memory=memory)
 
 

@@ -14,7 +14,7 @@ from ..arrays.tensor import Tensor
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.out import write_out
 from .dispatch.precision import in_precision
 from .dispatch.refused import refuses
@@ -22,7 +22,17 @@ from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
 from .elementwise import round as round_half_even
 from .movement import _flip, cat, contiguous
-from .reduction import accumulated, axes_of, for_means, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
+from .reduction import (
+    accumulated,
+    axes_of,
+    for_means,
+    in_own_dtype,
+    normalize_dim,
+    normalize_dims,
+    spread,
+    to_acc_type,
+    vector_norm,
+)
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 from .special import lerp
@@ -77,7 +87,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
-@public()
+@public(inplace=False)
 def cumprod(input, dim, *, dtype=None):
     """Computes the cumulative product along a dimension.
 
@@ -89,6 +99,9 @@ def cumprod(input, dim, *, dtype=None):
         [1, 2, 6, 24]
     """
     return _products(accumulated(input, dtype, "cumprod"), normalize_dim(dim, input.ndim))
+
+
+in_own_dtype(cumprod, "cumprod_")
 
 
 @in_precision("float32")
@@ -225,7 +238,7 @@ def _picked(name, input, d, keepdim, indices):
     """(values, indices) of the elements at `indices` along an axis."""
     values = (input if input.ndim else input.reshape(1)).gather(d, indices)
     if not keepdim or input.ndim == 0:
-        values, indices = values.squeeze(d), indices.squeeze(d)
+        values, indices = own(values.squeeze(d)), own(indices.squeeze(d))
     return _pairs[name](values, contiguous(indices))
 
 
@@ -424,7 +437,7 @@ def _quantile(input, q, dim, keepdim, interpolation, ignore_nan):
     out = out.movedim(-1, 0)
     if keepdim and input.ndim:
         out = out.reshape(-1, *(1,) * input.ndim) if dim is None else out.unsqueeze(dim + 1)
-    return out if getattr(q, "ndim", 0) else out[0]
+    return own(out if getattr(q, "ndim", 0) else out[0])
 
 
 @public(inplace=False)

@@ -312,8 +312,9 @@ def _times_log(name, text, log, at, example=None):
         return xp.where(input == 0, xp.where(other != other, other, 0.0), input * log(xp, other))
 
     forward.__doc__ = documented(text, name, example)
-    return op(name=name, dtype="float", elementwise=True)(forward).grad(
-        input=lambda g, input, other, xp: xp.where((input == 0) & (at(other) <= 0), 0.0, g * log(xp, other)),
+    record = op(name=name, dtype="float", elementwise=True)(forward)
+    return record.grad(  # as in the result, a factor of 0 times the logarithm of a negative number is 0
+        input=lambda g, input, other, xp: xp.where((input == 0) & (at(other) <= 0), 0.0, xp.call(record, g, other)),
         other=lambda g, input, other: g * (input / at(other)),
     )
 

@@ -17,7 +17,7 @@ from ..arrays import capturing, gpu, hooks, restore_device, set_device_of
 from ..arrays.errors import kind, warn
 from ..arrays.memory_format import layout_of, strided
 from ..arrays.others import BY_ARRAY
-from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
+from ..arrays.tensor import RemovableHandle, Tensor, is_tensor, zero_gradient
 from ..autograd.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..autograd.node import copy_saved
 from ..kernels.registry import Kernels, device_type
@@ -266,10 +266,8 @@ class Optimizer:
         for p in chain.from_iterable(group["params"] for group in self.param_groups):
             if set_to_none:
                 p.grad = None
-            elif p.grad is not None:
-                if isinstance(p.grad, Tensor):  # after backward(create_graph=True)
-                    p.grad = p.grad.detach()
-                p.grad.zero_()
+            else:
+                zero_gradient(p)
 
     # -- the step ------------------------------------------------------------------------------------------
 

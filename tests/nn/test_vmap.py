@@ -308,3 +308,45 @@ def test_other_memory_of_a_tensor_of_the_batch(name):
     for change in (lambda a: a.clone().resize_(1), lambda a: a.clone().set_(mytorch.zeros(2))):
         with pytest.raises(RuntimeError, match="forward grad"):
             mytorch.func.jvp(change, (xs[0],), (xs[1],))
+
+
+ASSIGNED = {
+    "index": lambda L, a, v: L.index_put(a, (L.tensor([1, 0]),), v), "mask": lambda L, a, v: L.index_put(a, (a.detach() > 0,), v[0, 0]),
+    "rows": lambda L, a, v: written_at(a, L.tensor([2, 0]), v), "slice": lambda L, a, v: written_at(a, slice(1), v[0]),
+    "pair": lambda L, a, v: written_at(a, (L.tensor([2, 0]), L.tensor([0, 3])), v[:, 0]), "put": lambda L, a, v: L.put(a, L.tensor([1, 5]), v[0, :2]),
+    "mixed": lambda L, a, v: written_at(a, (slice(1, None), L.tensor([0, 3])), v[:, :2]), "number": lambda L, a, v: written_at(a, [0, 2], 3.0),
+    "masked_fill": lambda L, a, v: L.masked_fill(a, a.detach() > 0, v[0, 0]), "index_fill": lambda L, a, v: L.index_fill(a, 0, L.tensor([1]), v[0, 0]),
+    "index_copy": lambda L, a, v: L.index_copy(a, 0, L.tensor([2, 0]), v), "scatter": lambda L, a, v: L.scatter(a, 0, L.tensor([[2, 1]]), v[:1, :2]),
+    "masked_scatter": lambda L, a, v: L.masked_scatter(a, a.detach() > 0, v.expand(3, 2, 4).reshape(-1)),
+    "fill_diagonal": lambda L, a, v: a.clone().fill_diagonal_(2.0), "accumulate": lambda L, a, v: L.index_put(a, (L.tensor([1, 1]),), v, accumulate=True),
+}  # fmt: skip
+
+
+def written_at(a, index, value):
+    a = a.clone()
+    a[index] = value
+    return a
+
+
+@loop
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of PyTorch
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_batched_gradients_of_assignments(name):
+    """A batch of gradients passes an assignment as each of them does: with `vmap`, `is_grads_batched` and a vectorized Jacobian."""
+    results = []
+    for L in (mytorch, torch):
+        a, v = L.tensor(X[0]), L.tensor(X[1, :2])
+        grads = L.stack([a.cos(), a.square() + 1])
+        out, back = L.func.vjp(lambda a, v, L=L: ASSIGNED[name](L, a, v).sin(), a, v)
+        found = [L.stack(g) for g in zip(*(back(g) for g in grads), strict=True)]
+        batched = L.vmap(back)(grads) if L is mytorch else found
+        y = ASSIGNED[name](L, a.requires_grad_() * 1, v).sin()
+        batched = [*batched, L.autograd.grad(y, a, grads, is_grads_batched=True, retain_graph=True)[0]]
+        batched += (L.func.jacrev(lambda a, L=L: ASSIGNED[name](L, a, v).sin())(a.detach()),)
+        results.append([np.asarray(t.tolist()) for t in (*found, found[0], *batched)])
+    mine, theirs = results
+    for one, batch in zip(mine[:3], mine[3:6], strict=True):
+        np.testing.assert_allclose(batch, one, rtol=1e-12)
+    np.testing.assert_allclose(mine[-1], theirs[-1], rtol=1e-12)
+    for one, other in zip(mine[:3], theirs[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

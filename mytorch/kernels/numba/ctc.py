@@ -37,7 +37,8 @@ def _fwd(samples, emissions, skip, steps, ends, history, losses):
                 # log(e^a + e^b + e^c), with the maximum subtracted so that no exponential overflows.
                 peak = max(a, b, c)
                 total = peak + math.log(math.exp(a - peak) + math.exp(b - peak) + math.exp(c - peak))
-                after[s] = max(total + emitted[s], low)
+                total += emitted[s]
+                after[s] = low if total < low else total  # not max, which drops NaN
         # An alignment ends with the last label or the blank after it: the loss is -log of the sum of the two.
         last, end = history[max(steps[n] - 1, 0), n], ends[n]
         # No input steps: only an empty target has an alignment.
