@@ -210,14 +210,14 @@ def forward(xp, input, *, weight, scale, offset, group_size):
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
     scale, weight = np.ascontiguousarray(scale), weight.view(np.int8)
     # A few rows: (outputs, rows), in the order in which the loops write. Many rows: the memory order of the result.
-    few = len(x) <= blas.FEW
+    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
+    few = len(x) <= (fixed_point.FEW if integers else blas.FEW)
     out = np.empty((len(weight), len(x)), np.float32) if few else np.empty((len(x), len(weight)), np.float32).T
     # The LLVM loops read half groups in whole vectors. The last group of the weight is padded to a whole group, so they need x
     # padded with zeros.
     padded = x
     if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
         padded = np.pad(x, ((0, 0), (0, padding)))
-    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
     if integers and fixed_point.product(weight, scale, out, padded, group_size):
         multiplied = True
     elif len(x) <= ROWS and (group_size is None or group_size % (2 * LANES) == 0):
