@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..threads import split
+from ..threads import chunks_for, cut, run, split
 from .common import bits_of_float, float_of_bits, kernel
 from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
 
@@ -326,13 +326,13 @@ def integers_of(x, pieces, sums, factors, in_blocks):
     return False
 
 
-def product(weight, scale, out, x, group_size):
-    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent.
+def products(weights, scales, outs, x, group_size):
+    """Computes out (n, rows of x) = weight @ xᵀ for each weight. Returns False if `integers_of` cannot represent a number of x.
 
     Args:
-        weight: bytes (n, groups * group_size / 2), as `pack` of ops/quantized_linear.py writes them.
-        scale: (n, groups).
-        out: receives the product.
+        weights: bytes (n, groups * group_size / 2) of each, as `pack` of ops/quantized_linear.py writes them.
+        scales: (n, groups) of each.
+        outs: arrays for the products.
         x: (rows, groups * group_size).
         group_size: a multiple of 32.
     """
@@ -343,9 +343,12 @@ def product(weight, scale, out, x, group_size):
     pieces, factors = np.empty((n, 3 * x.shape[1]), np.int8), np.empty((n, groups), np.float32)
     if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors), not few):
         return False
-    sums = sums.reshape(n, -1)
-    if few:
-        split(rows, n * weight.size, (weight, scale, out), pieces, sums, factors)
-    else:
-        split(many, n * weight.size, (weight.view(np.int32), scale, out), pieces.view(np.int32), sums, factors)
+    kernel, word, sums = rows if few else many, np.int8 if few else np.int32, sums.reshape(n, -1)
+    of_x, total = (pieces.view(word), sums, factors), sum([weight.size for weight in weights])
+    calls, chunks = [], chunks_for(n * total)
+    for weight, scale, out in zip(weights, scales, outs, strict=True):
+        # Each weight has its share of the chunks, and at least one.
+        share = round(chunks * weight.size / max(total, 1))
+        calls += [(*chunk, *of_x) for chunk in cut((weight.view(word), scale, out), share)]
+    run(kernel, calls)
     return True
