@@ -106,9 +106,9 @@ def _quantized():
     codes, scale = np.ones((64, 64), np.int8), np.ones(64, np.float32)
     for rows in (1, 16, 32):
         x = _numbers(rows, 64).detach()
-        quantized_linear(x, weight=codes, scale=scale, offset=None, group_size=None)
+        quantized_linear(x, weights=[codes], scales=[scale], offsets=[None], group_size=None)
         for inputs in (x, x * math.inf):  # infinite numbers need the loops without integers
-            quantized_linear(inputs, weight=pack(codes, 64), scale=scale[:, None], offset=None, group_size=64)
+            quantized_linear(inputs, weights=[pack(codes, 64)], scales=[scale[:, None]], offsets=[None], group_size=64)
     return ()
 
 

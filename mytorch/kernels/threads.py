@@ -169,9 +169,22 @@ def split(kernel, size, arrays, *constants):
         size: number of elements to work on; small work runs on the current thread.
         arrays: arrays that are divided along their first axes, each by its own length.
     """
-    chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
-    if chunks == 1:
+    if size < SMALL or _count == 1:
         return kernel(*arrays, *constants)
+    return any(run(kernel, [(*chunk, *constants) for chunk in cut(arrays, chunks_for(size), size)]))
+
+
+def cut(arrays, chunks, size=None):
+    """Returns chunks of arrays, tuples of views: each array is divided along its first axis by its own length.
+
+    Args:
+        arrays: the arrays.
+        chunks: number of chunks, at most the length of the first array.
+        size: length of arrays of single elements.
+    """
+    chunks = min(chunks, len(arrays[0]))
+    if chunks < 2:
+        return [arrays]
 
     def bound(length, c):
         at = length * c // chunks
@@ -179,6 +192,4 @@ def split(kernel, size, arrays, *constants):
         # any number of threads: the remainder of a loop may be rounded differently.
         return at // 64 * 64 if length == size and c < chunks else at
 
-    return any(run(kernel, [
-        (*(a[bound(len(a), c) : bound(len(a), c + 1)] for a in arrays), *constants) for c in range(chunks)
-    ]))  # fmt: skip
+    return [tuple([a[bound(len(a), c) : bound(len(a), c + 1)] for a in arrays]) for c in range(chunks)]

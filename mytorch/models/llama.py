@@ -20,6 +20,7 @@ from . import llama_files, rotary
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel
 from .mixture import MixtureOfExperts, balance_loss
+from .quantization import linears
 
 # (layers, heads, key-value heads, width): the sizes of GPT-2, for comparisons
 SIZES = {
@@ -195,7 +196,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Tensor:
         B, T, _ = x.shape
-        q, k, v = (f(x).reshape(B, T, -1, self.head) for f in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (part.reshape(B, T, -1, self.head) for part in linears(x, self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, H, T, D), with fewer heads for k and v
@@ -223,7 +224,7 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(hidden, C, bias=False, fused=config.fused)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.swiglu(self.gate_proj(x), self.up_proj(x), fused=self.fused))
+        return self.down_proj(F.swiglu(*linears(x, self.gate_proj, self.up_proj), fused=self.fused))
 
 
 class SquaredMLP(nn.Module):

@@ -7,6 +7,7 @@ from ..arrays.dtypes import int8, uint8
 from ..arrays.tensor import Tensor
 from ..autograd.mode import no_grad
 from ..nn import functional as F
+from ..nn.module import is_plain
 from ..ops.dispatch.unwrap import raw_of
 from ..ops.quantized_linear import pack, quantized_linear
 
@@ -48,11 +49,26 @@ class QuantizedLinear(nn.Module):
         return f"bits={self.bits}, group_size={self.group_size}, zero_points={self.offset is not None}"
 
     def forward(self, x: Tensor) -> Tensor:
-        offset = None if self.offset is None else raw_of(self.offset)
-        out = quantized_linear(
-            x, weight=raw_of(self.weight), scale=raw_of(self.scale), offset=offset, group_size=self.group_size
-        )
-        return out if self.bias is None else out + self.bias
+        return _products(x, (self,))[0]
+
+
+def _products(x, layers):
+    weights, scales, offsets = ([raw_of(getattr(f, name)) for f in layers] for name in ("weight", "scale", "offset"))
+    outs = quantized_linear(x, weights=weights, scales=scales, offsets=offsets, group_size=layers[0].group_size)
+    return [out if f.bias is None else out + f.bias for out, f in zip(outs, layers, strict=True)]
+
+
+def linears(x: Tensor, *layers: nn.Module) -> list[Tensor]:
+    """Returns the results of several linear layers for one input. Quantized layers are one product, which reads `x` once.
+
+    Args:
+        x: input of every layer.
+        *layers: the layers.
+    """
+    first = layers[0]
+    if all(is_plain(f, QuantizedLinear) and f.group_size == first.group_size for f in layers):
+        return _products(x, layers)
+    return [f(x) for f in layers]
 
 
 def _bytes(weight):

@@ -1,4 +1,4 @@
-"""A linear layer with int8 or int4 weights, and a scale for each output or for each group of its inputs."""
+"""Linear layers with int8 or int4 weights, and a scale for each output or for each group of its inputs."""
 
 from .dispatch.op import op
 
@@ -26,24 +26,31 @@ def dequantize(xp, weight, scale, offset, group_size, inputs):
     return floats.reshape(len(weight), -1)[:, :inputs]
 
 
-@op(name="quantized_linear", dtype="same")
-def quantized_linear(xp, input, *, weight, scale, offset, group_size):
-    """Computes input @ weightᵀ: (…, in) to (…, out).
+@op(name="quantized_linear", dtype="same", outputs="list")
+def quantized_linear(xp, input, *, weights, scales, offsets, group_size):
+    """Computes input @ weightᵀ for each of several weights: (…, in) to a list of (…, out).
 
     Args:
-        weight: int8 (out, in), or uint8 (out, groups * group_size / 2) from `pack`.
-        scale: factor of the integers, (out,) or (out, groups).
-        offset: summand after scaling, (out, groups); None for 0.
+        weights: int8 (out, in) of each, or uint8 (out, groups * group_size / 2) from `pack`.
+        scales: factors of the integers, (out,) or (out, groups) of each.
+        offsets: summands after scaling, (out, groups) of each; None for 0.
         group_size: number of inputs that share a scale; None for int8.
     """
-    weight, scale, offset = (None if a is None else xp.asarray(a) for a in (weight, scale, offset))
-    floats = dequantize(xp, weight, scale, offset, group_size, input.shape[-1]).astype(input.dtype)
-    return xp.matmul(input, xp.swapaxes(floats, 0, 1))
+    every = _floats(xp, weights, scales, offsets, group_size, input)
+    return [xp.matmul(input, xp.swapaxes(floats, 0, 1)) for floats in every]
 
 
-def _grad(g, input, weight, scale, offset, group_size, xp):
-    weight, scale, offset = (None if a is None else xp.asarray(a) for a in (weight, scale, offset))
-    return xp.matmul(g, dequantize(xp, weight, scale, offset, group_size, input.shape[-1]).astype(g.dtype))
+def _floats(xp, weights, scales, offsets, group_size, like):
+    """Yields each weight as floats."""
+    for arrays in zip(weights, scales, offsets, strict=True):
+        arrays = [None if a is None else xp.asarray(a) for a in arrays]
+        yield dequantize(xp, *arrays, group_size, like.shape[-1]).astype(like.dtype)
+
+
+def _grad(g, input, weights, scales, offsets, group_size, xp):
+    every = _floats(xp, weights, scales, offsets, group_size, input)
+    first, *others = [xp.matmul(part, floats) for part, floats in zip(g, every, strict=True)]
+    return sum(others, first)
 
 
 quantized_linear.grad(input=_grad)

@@ -46,7 +46,7 @@ def _op(name, function, doc, *names, binary=False, dtype="float", autocast="prom
         )
     else:
         record = op(dtype=dtype, name=name, autocast=autocast, elementwise=True)(forward)
-    record.__doc__ = record.fast_call.__doc__ = doc
+    record.__doc__ = doc
     if bind:
         public(name=name, names=names)(record)
     return record

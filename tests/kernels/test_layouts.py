@@ -290,16 +290,16 @@ def sampled(N, C, K, S, P, **options):
 
 
 def quantized(rows, outs, ins, group_size=None, *, offset=False, **options):
-    lead = rows if isinstance(rows, tuple) else (rows,)
+    """One weight for each number of outputs."""
+    lead, outs = (n if isinstance(n, tuple) else (n,) for n in (rows, outs))
+    groups = () if group_size is None else (-(-ins // group_size),)
     if group_size is None:
-        weight, scale = rng.integers(-128, 128, (outs, ins)).astype(np.int8), uniform(outs)
+        weights = [rng.integers(-128, 128, (n, ins)).astype(np.int8) for n in outs]
     else:
-        groups = -(-ins // group_size)
-        weight = rng.integers(0, 256, (outs, groups * group_size // 2)).astype(np.uint8)
-        scale = uniform(outs, groups)
-    offset = normal(*scale.shape) if offset else None
+        weights = [rng.integers(0, 256, (n, groups[0] * group_size // 2)).astype(np.uint8) for n in outs]
+    scales, offsets = [uniform(n, *groups) for n in outs], [normal(n, *groups) if offset else None for n in outs]
     return Sample(
-        normal(*lead, ins), weight=weight, scale=scale, offset=offset, group_size=group_size, near=1e-4, **options
+        normal(*lead, ins), weights=weights, scales=scales, offsets=offsets, group_size=group_size, near=1e-4, **options
     )
 
 
@@ -414,6 +414,9 @@ SAMPLES = {
         quantized((2, 2, 5), 8, 60, 16, offset=True),  # more rows than the loops take
         quantized(20, 9, 64, 32),
         quantized(2, 130, 256, split=True),
+        quantized(2, (130, 7, 64), 256, 32, split=True),
+        quantized(19, (70, 33), 64, 32, split=True),
+        quantized(3, (5, 9), 37, offset=False),
     ],
     "linear": [Sample(normal(6, 4), normal(5, 4), normal(5)), Sample(normal(2, 3, 2, 4), normal(5, 4), normal(5))],
     "linear_activation": [

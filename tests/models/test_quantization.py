@@ -4,6 +4,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.models import GPT2, Llama, QuantizedLinear, quantize_
+from mytorch.models.quantization import linears
 from mytorch.ops.quantized_linear import dequantize, pack, quantized_linear, unpack
 from tests.loops import loop
 
@@ -39,6 +40,38 @@ def test_the_layer_is_the_product_with_the_rounded_weight(rng, shape, kind, fuse
     np.testing.assert_allclose(given.grad.numpy(), g @ rounded, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 3, 20])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_several_layers_of_one_input_are_the_layers_one_by_one(rng, kind, rows, threads):
+    before = mytorch.get_num_threads()
+    linears_of = [nn.Linear(300, out, bias=out != 33) for out in (200, 33, 1)]
+    layers = [QuantizedLinear(linear, **KINDS[kind]) for linear in linears_of]
+    x = mytorch.from_numpy(rng.standard_normal((2, rows, 300)).astype("float32")).requires_grad_()
+    try:
+        mytorch.set_num_threads(threads)
+        together, one_by_one = linears(x, *layers), [layer(x) for layer in layers]
+        weights = [mytorch.randn(*out.shape) for out in together]
+        grads = [
+            mytorch.autograd.grad(sum((out * w).sum() for out, w in zip(outs, weights, strict=True)), x)[0]
+            for outs in (together, one_by_one)
+        ]
+    finally:
+        mytorch.set_num_threads(before)
+    assert all((a == b).all() for a, b in zip(together, one_by_one, strict=True))
+    np.testing.assert_allclose(*[g.numpy() for g in grads], rtol=1e-5, atol=1e-5)
+
+
+def test_layers_that_do_more_than_a_product_are_called():
+    layers, calls, x = [QuantizedLinear(nn.Linear(64, 8), 4, 32) for _ in range(2)], [], mytorch.randn(1, 64)
+    layers[1].register_forward_hook(lambda *_: calls.append(1))
+    mixed = [layers[0], nn.Linear(64, 8), QuantizedLinear(nn.Linear(64, 8))]
+    for several in (layers, mixed):
+        for out, layer in zip(linears(x, *several), several, strict=True):
+            assert (out == layer(x)).all()
+    assert len(calls) == 2
+
+
 @pytest.fixture(params=["integers", "floats"])
 def loops(request, monkeypatch):
     """Both loops for 4-bit weights: with the integer dot products of the processor, if it has them, and without."""
@@ -54,9 +87,10 @@ def test_the_compiled_loops_are_the_reference_at_odd_sizes_and_strides(kind):
         layer = QuantizedLinear(nn.Linear(into, out, bias=False), **KINDS[kind])
         x = mytorch.randn(into, rows).t()
         options = {name: getattr(layer, name) for name in ("weight", "scale", "offset")}
-        options = {name: t if t is None else t.numpy() for name, t in options.items()}
+        options = {f"{name}s": [t if t is None else t.numpy()] for name, t in options.items()}
         found = [
-            quantized_linear(x, **options, group_size=layer.group_size, fused=fused).numpy() for fused in (True, False)
+            quantized_linear(x, **options, group_size=layer.group_size, fused=fused)[0].numpy()
+            for fused in (True, False)
         ]
         np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
 
@@ -91,8 +125,8 @@ def product(rng, x, rows, group_size, scales=None):
     groups = -(-x.shape[1] // group_size)
     weight = rng.integers(0, 256, (rows, groups * group_size // 2), dtype=np.uint8)
     scale = rng.standard_normal((rows, groups)).astype("float32") if scales is None else scales
-    options = {"weight": weight, "scale": scale, "offset": None, "group_size": group_size}
-    out = quantized_linear(mytorch.from_numpy(x), **options, fused=True).numpy()
+    options = {"weights": [weight], "scales": [scale], "offsets": [None], "group_size": group_size}
+    out = quantized_linear(mytorch.from_numpy(x), **options, fused=True)[0].numpy()
     floats = dequantize(np, weight, scale.astype("float64"), None, group_size, x.shape[1])
     # A number is rounded to 2^-22 of the largest one in its group; the sum of each group, and of all groups, as in float32.
     padded = np.pad(abs(x), ((0, 0), (0, groups * group_size - x.shape[1]))).reshape(len(x), groups, group_size)

@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..threads import split
+from ..threads import chunks_for, cut, run, split
 from .common import bits_of_float, float_of_bits, kernel
 from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
 
@@ -162,16 +162,18 @@ COLUMNS, ROWS = 2 * LANES, 4  # of a block of a product with many rows of x: row
 
 
 @intrinsic
-def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last, out):
-    """Computes a block out (ROWS, COLUMNS) of a product, from rows `row` to `last` of x and a panel of COLUMNS rows of a weight.
+def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last, out, column):
+    """Computes a block of a product: out[column : column + COLUMNS, row : row + ROWS], as far as it exists. Columns of `out` are contiguous.
 
-    A lane belongs to one row of the weight. `codes` is (blocks, low or high, 4, COLUMNS) from `_pack`, an integer of four codes each, and
+    A lane belongs to one row of the weight. `codes` is (blocks, low or high, 4, COLUMNS), an integer of four codes each, and
     `scales` (groups, COLUMNS). Integers of x are multiplied with all lanes at once. A block has 32 inputs, and a group `per_group` blocks.
     """
 
     def generate(context, b, signature, values):
-        codes, scales, blocks, per_group, x, sums, factors, row, last, out = _pointers(context, b, signature, values)
-        lanes, words = ir.VectorType(_INT, LANES), b.mul(blocks, _int(4))
+        codes, scales, blocks, per_group, x, sums, factors, row, last, to, column = _pointers(
+            context, b, signature, values
+        )
+        lanes = ir.VectorType(_INT, LANES)
         groups = b.udiv(blocks, per_group)
         dot = ir.FunctionType(lanes, [lanes] * 3)
         dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{32 * LANES}")
@@ -180,10 +182,10 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
             vector = ir.VectorType(number.type, LANES)(ir.Undefined)
             return b.shuffle_vector(b.insert_element(vector, number, _INT(0)), vector, lanes([0] * LANES))
 
-        # A surplus row of x repeats the last one.
+        # A surplus row of x computes the last one again, and stores the same result.
         tile = [b.add(row, _int(r)) for r in range(ROWS)]
         tile = [b.select(b.icmp_signed("<", r, last), r, last) for r in tile]
-        lines = [b.gep(x, [b.mul(r, b.mul(words, _int(6)))]) for r in tile]
+        lines = [b.gep(x, [b.mul(r, b.mul(blocks, _int(24)))]) for r in tile]
         totals = _tile(b, [_VECTOR([0.0] * LANES)] * (2 * ROWS))
         with cgutils.for_range(b, blocks, intp=_LONG) as block:
             at = b.mul(block.index, _int(4))
@@ -196,7 +198,7 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
                     of_weight = [_vector(b, codes, b.add(place, _int(v * LANES)), lanes) for v in range(2)]
                     for r in range(ROWS):
                         for piece in range(3):
-                            index = b.add(b.mul(words, _int(2 * piece + half)), b.add(at, _int(j)))
+                            index = b.add(b.mul(at, _int(6)), _int(8 * piece + 4 * half + j))
                             number = spread(b.load(b.gep(lines[r], [index])))
                             for v in range(2):
                                 dots[r][v][piece] = b.call(dot, [dots[r][v][piece], of_weight[v], number])
@@ -210,22 +212,35 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
                     middle = b.add(middle, b.shl(high, lanes([8] * LANES)))
                     low = b.add(low, b.shl(middle, lanes([8] * LANES)))
                     _multiply_add(b, totals[2 * r + v], b.sitofp(low, _VECTOR), b.fmul(scale[v], factor))
-        for i, total in enumerate(totals):
-            b.store(b.load(total), b.bitcast(b.gep(out, [_int(i * LANES)]), _VECTOR.as_pointer()), align=4)
+        result = context.make_array(signature.args[-2])(context, b, values[-2])
+        columns, step = cgutils.unpack_tuple(b, result.shape, 2)[0], cgutils.unpack_tuple(b, result.strides, 2)[1]
+        left, bytes_of = spread(b.trunc(b.sub(columns, column), _INT)), ir.IntType(8).as_pointer()
+        place, masks = _VECTOR.as_pointer(), ir.VectorType(ir.IntType(1), LANES)
+        store = ir.FunctionType(ir.VoidType(), [_VECTOR, place, _INT, masks])
+        store = cgutils.get_or_insert_function(b.module, store, f"llvm.masked.store.v{LANES}f32.p0")
+        for r, line in enumerate(tile):
+            line = b.bitcast(b.gep(b.bitcast(to, bytes_of), [b.mul(line, step)]), to.type)
+            for v in range(2):
+                exists = b.icmp_signed("<", lanes(list(range(v * LANES, (v + 1) * LANES))), left)
+                at = b.bitcast(b.gep(line, [b.add(column, _int(v * LANES))]), place)
+                b.call(store, [b.load(totals[2 * r + v]), at, _INT(4), exists])
         return context.get_dummy_value()
 
     of_x = (_integers, _integers, _floats)
-    return types.void(_integers, _floats, _count, _count, *of_x, _count, _count, _floats), generate
+    return types.void(_integers, _floats, _count, _count, *of_x, _count, _count, out, _count), generate
 
 
 @kernel
 def many(weight, scale, out, x, sums, factors):
-    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`, with the 4-byte words of weight and x."""
+    """Computes out (n, rows of x) = weight @ xᵀ for the results of `integers_of`, with the 4-byte words of weight and x.
+
+    A column of `out` is contiguous.
+    """
     n, words = weight.shape
     groups, rows = scale.shape[1], len(x)
     blocks = words // 4
     codes, scales = np.empty((blocks, 2, 4, COLUMNS), np.int32), np.empty((groups, COLUMNS), np.float32)
-    result = np.empty((ROWS, COLUMNS), np.float32)
+    of_weight, of_x = (codes.reshape(-1), scales.reshape(-1)), (x.reshape(-1), sums.reshape(-1), factors.reshape(-1))
     for i in range(0, n, COLUMNS):
         for block in range(blocks):
             for c in range(COLUMNS):
@@ -238,42 +253,56 @@ def many(weight, scale, out, x, sums, factors):
         for q in range(groups):
             for c in range(COLUMNS):
                 scales[q, c] = scale[min(i + c, n - 1), q]
-        flat = codes.reshape(-1), scales.reshape(-1)
         for r in range(0, rows, ROWS):
-            _block(
-                *flat,
-                blocks,
-                blocks // groups,
-                x.reshape(-1),
-                sums.reshape(-1),
-                factors.reshape(-1),
-                r,
-                rows - 1,
-                result.reshape(-1),
-            )
-            for j in range(min(ROWS, rows - r)):
-                for c in range(min(COLUMNS, n - i)):
-                    out[i + c, r + j] = result[j, c]
+            _block(*of_weight, blocks, blocks // groups, *of_x, r, rows - 1, out, i)
+
+
+@intrinsic
+def _split_bytes(typing, x, at, inverse, numbers, pieces, to, distance):
+    """Writes _SHORT integers x[at + i] * inverse to `numbers`, and their bytes to pieces[to + i], `distance` bytes apart, highest first."""
+
+    def generate(context, b, signature, values):
+        x, at, inverse, numbers, pieces, to, distance = _pointers(context, b, signature, values)
+        floats, integers = ir.VectorType(_FLOAT, _SHORT), ir.VectorType(_INT, _SHORT)
+        factor = b.shuffle_vector(
+            b.insert_element(floats(ir.Undefined), inverse, _INT(0)), floats(ir.Undefined), integers([0] * _SHORT)
+        )
+        # Adding 1.5 * 2^23 rounds to the nearest integer, which the low bits of the sum contain.
+        number = b.fadd(b.fmul(_load(b, x, at, floats), factor), floats([12582912.0] * _SHORT))
+        number = b.sub(b.bitcast(number, integers), integers([0x4B400000] * _SHORT))
+        b.store(number, b.bitcast(numbers, integers.as_pointer()), align=4)
+        # Each byte is signed, so the next one is rounded up where the byte is negative.
+        for i, half in enumerate((32896, 128, 0)):
+            byte = b.ashr(b.add(number, integers([half] * _SHORT)), integers([16 - 8 * i] * _SHORT))
+            byte = b.trunc(byte, ir.VectorType(ir.IntType(8), _SHORT))
+            place = b.gep(pieces, [b.add(to, b.mul(distance, _int(i)))])
+            b.store(byte, b.bitcast(place, byte.type.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(_floats, _count, types.float32, _integers, _codes, _count, _count), generate
 
 
 @kernel
-def integers_of(x, pieces, sums, factors):
+def integers_of(x, pieces, sums, factors, in_blocks):
     """Converts x (rows, groups, 2, half) to integers, and returns True if a group is infinite, NaN or too close to 0 for them.
 
     Args:
         x: the numbers.
-        pieces: receives the bytes of the integers, (rows, 3, 2, groups, half), the highest ones first.
+        pieces: receives the bytes of the integers, (rows, 3, 2, groups * half), the highest ones first.
         sums: receives -8 times the sums of the integers of 4 or 16 bytes of the weight, (rows, groups, half / 4 or 16).
         factors: receives the power of two of each group, (rows, groups).
+        in_blocks: True to write `pieces` as (rows, groups * half / 16, 3, 2, 16).
     """
     n, groups, _, half = x.shape
-    numbers, size = np.empty((2, half), np.int32), half // sums.shape[2]
+    # Distances between the bytes of an integer, between the halves of a group, and between 16 bytes of a half and the next ones.
+    distance, side, block = (32, 16, 96) if in_blocks else (2 * groups * half, groups * half, 16)
+    numbers, size, length = np.empty((2, _SHORT), np.int32), half // sums.shape[2], 6 * groups * half
+    flat, to, bits = x.reshape(-1), pieces.reshape(-1), x.reshape(n, groups, 2 * half)
     for r in range(n):
         for q in range(groups):
             largest = np.int32(0)  # bits of a magnitude, which have the order of magnitudes
-            for h in range(2):
-                for j in range(half):
-                    largest = max(largest, bits_of_float(x[r, q, h, j]) & np.int32(0x7FFFFFFF))
+            for j in range(2 * half):
+                largest = max(largest, bits_of_float(bits[r, q, j]) & np.int32(0x7FFFFFFF))
             exponent = largest >> np.int32(23)
             # The group has a magnitude of 2^(exponent - 127) or more, and less than twice as much.
             if largest != 0 and (exponent < 47 or exponent == 255):
@@ -282,30 +311,28 @@ def integers_of(x, pieces, sums, factors):
             exponent = max(exponent, np.int32(47))
             factors[r, q] = float_of_bits((exponent - np.int32(21)) << np.int32(23))
             inverse = float_of_bits((np.int32(275) - exponent) << np.int32(23))
-            for h in range(2):
-                for j in range(half):
-                    # Adding 1.5 * 2^23 rounds to the nearest integer, which the low bits of the sum contain.
-                    number = bits_of_float(x[r, q, h, j] * inverse + np.float32(12582912.0)) - np.int32(0x4B400000)
-                    numbers[h, j] = number
-                    # Each byte is signed, so the next one is rounded up where the byte is negative.
-                    pieces[r, 2, h, q, j] = np.int8(number)
-                    pieces[r, 1, h, q, j] = np.int8((number + np.int32(128)) >> np.int32(8))
-                    pieces[r, 0, h, q, j] = np.int8((number + np.int32(32896)) >> np.int32(16))
-            for j in range(sums.shape[2]):
-                total = np.int32(0)
-                for i in range(size * j, size * j + size):
-                    total += numbers[0, i] + numbers[1, i]
-                sums[r, q, j] = np.int32(-8) * total
+            for part in range(half // _SHORT):
+                at, place = (
+                    (r * groups + q) * 2 * half + part * _SHORT,
+                    r * length + (q * half // _SHORT + part) * block,
+                )
+                for h in range(2):
+                    _split_bytes(flat, at + h * half, inverse, numbers[h], to, place + h * side, distance)
+                for j in range(0, _SHORT, size):
+                    total = np.int32(0)
+                    for i in range(size):
+                        total += numbers[0, j + i] + numbers[1, j + i]
+                    sums[r, q, (part * _SHORT + j) // size] = np.int32(-8) * total
     return False
 
 
-def product(weight, scale, out, x, group_size):
-    """Computes out (n, rows of x) = weight @ xᵀ, and returns False if x has numbers that `integers_of` cannot represent.
+def products(weights, scales, outs, x, group_size):
+    """Computes out (n, rows of x) = weight @ xᵀ for each weight. Returns False if `integers_of` cannot represent a number of x.
 
     Args:
-        weight: bytes (n, groups * group_size / 2), as `pack` of ops/quantized_linear.py writes them.
-        scale: (n, groups).
-        out: receives the product.
+        weights: bytes (n, groups * group_size / 2) of each, as `pack` of ops/quantized_linear.py writes them.
+        scales: (n, groups) of each.
+        outs: arrays for the products.
         x: (rows, groups * group_size).
         group_size: a multiple of 32.
     """
@@ -313,12 +340,15 @@ def product(weight, scale, out, x, group_size):
     few = n <= FEW
     # Few rows: a sum for each lane, over four bytes of the weight. Many rows: a sum for each block of 32 inputs.
     sums = np.empty((n, groups, half // (4 if few else 16)), np.int32)
-    pieces, factors = np.empty((n, 3, 2, groups, half), np.int8), np.empty((n, groups), np.float32)
-    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors)):
+    pieces, factors = np.empty((n, 3 * x.shape[1]), np.int8), np.empty((n, groups), np.float32)
+    if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors), not few):
         return False
-    pieces, sums = pieces.reshape(n, -1), sums.reshape(n, -1)
-    if few:
-        split(rows, n * weight.size, (weight, scale, out), pieces, sums, factors)
-    else:
-        split(many, n * weight.size, (weight.view(np.int32), scale, out), pieces.view(np.int32), sums, factors)
+    kernel, word, sums = rows if few else many, np.int8 if few else np.int32, sums.reshape(n, -1)
+    of_x, total = (pieces.view(word), sums, factors), sum([weight.size for weight in weights])
+    calls, chunks = [], chunks_for(n * total)
+    for weight, scale, out in zip(weights, scales, outs, strict=True):
+        # Each weight has its share of the chunks, and at least one.
+        share = round(chunks * weight.size / max(total, 1))
+        calls += [(*chunk, *of_x) for chunk in cut((weight.view(word), scale, out), share)]
+    run(kernel, calls)
     return True

@@ -200,36 +200,44 @@ def _many(weight, scale, offset, out, x, group_size):
         np.matmul(*((b.T, a.T, to.T) if out.strides[0] < out.strides[1] else (a, b, to)))
 
 
-def accepts(input, *, weight, scale, offset, group_size):
-    """Accepts a float32 input that is not empty, and a contiguous weight."""
-    return is_float32(input, scale, offset) and input.size > 0 and weight.flags.c_contiguous
+def accepts(input, *, weights, scales, offsets, group_size):
+    """Accepts a float32 input that is not empty, and contiguous weights."""
+    contiguous = all(weight.flags.c_contiguous for weight in weights)
+    return contiguous and input.size > 0 and is_float32(input, *scales, *offsets)
 
 
-def forward(xp, input, *, weight, scale, offset, group_size):
-    """Returns input @ weightᵀ."""
+def forward(xp, input, *, weights, scales, offsets, group_size):
+    """Returns input @ weightᵀ for each weight."""
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
-    scale, weight = np.ascontiguousarray(scale), weight.view(np.int8)
+    scales, weights = [np.ascontiguousarray(scale) for scale in scales], [weight.view(np.int8) for weight in weights]
+    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
     # A few rows: (outputs, rows), in the order in which the loops write. Many rows: the memory order of the result.
-    few = len(x) <= blas.FEW
-    out = np.empty((len(weight), len(x)), np.float32) if few else np.empty((len(x), len(weight)), np.float32).T
+    if len(x) <= (fixed_point.FEW if integers else blas.FEW):
+        outs = [np.empty((len(weight), len(x)), np.float32) for weight in weights]
+    else:
+        outs = [np.empty((len(x), len(weight)), np.float32).T for weight in weights]
     # The LLVM loops read half groups in whole vectors. The last group of the weight is padded to a whole group, so they need x
     # padded with zeros.
     padded = x
-    if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
+    if group_size is not None and (padding := scales[0].shape[1] * group_size - x.shape[1]):
         padded = np.pad(x, ((0, 0), (0, padding)))
-    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
-    if integers and fixed_point.product(weight, scale, out, padded, group_size):
-        multiplied = True
-    elif len(x) <= ROWS and (group_size is None or group_size % (2 * LANES) == 0):
-        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), padded)
-        multiplied = True
-    else:
-        multiplied = False
-        offsets = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
-        chunks = min(chunks_for(weight.size), len(weight))
-        calls = [tuple(a[i:j] for a in (weight, scale, offsets, out)) for i, j in blas.bounds(len(weight), chunks)]
-        blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
-    if multiplied and offset is not None:
-        # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
-        out += offset @ padded.reshape(len(x), -1, group_size).sum(2).T
-    return np.ascontiguousarray(out.T).reshape(*input.shape[:-1], len(weight))
+    integers = integers and fixed_point.products(weights, scales, outs, padded, group_size)
+    for weight, scale, offset, out in zip(weights, scales, offsets, outs, strict=True):
+        multiplied = integers or _multiply_few(weight, scale, out, padded, group_size)
+        if not multiplied:
+            every = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
+            bounds = blas.bounds(len(weight), min(chunks_for(weight.size), len(weight)))
+            calls = [tuple([a[i:j] for a in (weight, scale, every, out)]) for i, j in bounds]
+            blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
+        elif offset is not None:
+            # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
+            out += offset @ padded.reshape(len(x), -1, group_size).sum(2).T
+    return [np.ascontiguousarray(out.T).reshape(*input.shape[:-1], len(out)) for out in outs]
+
+
+def _multiply_few(weight, scale, out, x, group_size):
+    """Computes out = weight @ xᵀ for a few rows of x. Returns False for more rows or other sizes of groups."""
+    fits = len(x) <= ROWS and (group_size is None or group_size % (2 * LANES) == 0)
+    if fits:
+        split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), x)
+    return fits

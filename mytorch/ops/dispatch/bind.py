@@ -253,7 +253,7 @@ _made = {}
 
 def public_function(function, operator=False):
     """Returns a function that classes and modes can override: `function` itself, a fast path of its op, or a wrapper."""
-    op = function if hasattr(function, "fast_call") else getattr(function, "op", None)
+    op = function if isinstance(function, Op) else getattr(function, "op", None)
     if asks(function) or not (op or isinstance(function, FunctionType)):
         return function
     key = function, operator

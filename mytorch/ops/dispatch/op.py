@@ -17,7 +17,7 @@ values to save. It is computed once for each set of inputs that require gradient
 import copy
 import traceback
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 
 from ...arrays import config, gpu, is_raw, memory_owner, meta_ns, ndarray, numpy_ns
 from ...arrays.array import Array, other_device
@@ -54,9 +54,10 @@ class Op(Record):
         forward: the forward function.
     """
 
-    def __init__(self, forward, **rules):
-        super().__init__(forward, **rules)
-        self.fast_call = fast_call(self)
+    @cached_property
+    def fast_call(self):
+        """The closure that runs a call; made at the first one, since most programs call few ops."""
+        return fast_call(self)
 
     def named(self, name, torch_name=None, **changed):
         """Returns a copy of this op whose nodes have another name.
@@ -73,7 +74,7 @@ class Op(Record):
             op = renamed[key] = copy.copy(self)
             vars(op).update(changed)
             op.grad_name, op.torch_name = name + "Backward", torch_name or self.torch_name
-            op.fast_call = fast_call(op)
+            vars(op).pop("fast_call", None)
         return renamed[key]
 
     def __call__(self, *inputs, **attrs):
