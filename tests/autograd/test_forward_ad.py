@@ -258,15 +258,20 @@ VIEWS = {
 def test_tangents_of_any_layout_follow_views(shape, primal, tangent, rng):
     primals, tangents = rng.standard_normal((2, *shape))
     for view in VIEWS.values():
-        found = []
+        found, strides = [], []
         for L in BOTH:
             A = L.autograd.forward_ad
             with A.dual_level():
-                dual = A.make_dual(ORDERS[primal](L, primals), ORDERS[tangent](L, tangents))
-                # a sum, because the result of an op may have a tangent in another order, too
-                for x in (dual, dual * 1 + ORDERS[tangent](L, tangents)):
-                    found.append(list(A.unpack_dual(view(x))))
+                given = ORDERS[tangent](L, tangents)
+                dual = A.make_dual(ORDERS[primal](L, primals), given)
+                if tangent != "expanded":
+                    given.mul_(2)  # a tangent of the primal's layout is not copied
+                own = A.unpack_dual(dual).tangent
+                strides.append([step for n, step in zip(shape, own.stride(), strict=True) if n > 1])
+                # also of a sum, because the result of an op may have a tangent in another order, too
+                found += [tuple(A.unpack_dual(view(x))) for x in (dual, dual * 1 + given)]
         _agree(found[:2], found[2:])
+        assert strides[0] == strides[1]
 
 
 def test_invalid_calls_are_rejected():
