@@ -77,7 +77,8 @@ SCORES = {
     "soft capping and ALiBi": lambda lib, x: lambda s, b, h, q, kv: 3 * lib.tanh((s + 0.1 * (kv - q) * (h + 1)) / 3),
 }
 PAIRS = [(mask, None) for mask in MASKS] + [(None, score) for score in SCORES]
-PAIRS += [("causal", "ALiBi"), ("sliding window", "soft capping"), ("causal documents", "relative bias (T5)"), ("rows without keys", "scale of heads")]  # fmt: skip
+PAIRS += [("causal", "ALiBi"), ("sliding window", "soft capping")]
+BOTH = [("causal documents", "relative bias (T5)"), ("rows without keys", "scale of heads"), ("lengths of batches", "bias of batch and head")]  # fmt: skip
 
 
 def dense(q, k, v, score_mod, block_mask, scale=None):
@@ -156,6 +157,16 @@ def compare(ours, theirs, rough=1e-9):
 @loop
 @pytest.mark.parametrize(("mask", "score"), PAIRS)
 def test_functions_of_scores_and_masks(mask, score):
+    agrees(mask, score)
+
+
+@loop
+@pytest.mark.parametrize(("mask", "score"), BOTH)
+def test_masks_with_scores(mask, score):
+    agrees(mask, score)
+
+
+def agrees(mask, score):
     ours, mine = run(mytorch, mask, score)
     theirs, yours = run(torch, mask, score)
     compare(ours, theirs)
