@@ -58,13 +58,12 @@ WITH = {
     "index_select": lambda L, x, n: x.index_select(-1, L.tensor([n, 0])),
     "pixel_shuffle": lambda L, x, n: L.pixel_shuffle(x, n),
     "renorm": lambda L, x, n: x.renorm(2, n, 0.5),
+    **{f"{name} along": (lambda L, x, n, name=name: getattr(L, name)((x > 0).int(), return_inverse=True, return_counts=True, dim=n))
+       for name in ("unique", "unique_consecutive")},
     "cross": lambda L, x, n: L.linalg.cross(x, x.flip(0), dim=n),
 }  # fmt: skip
-OF_ELEMENTS = {
-    "cummax",
-    "fft",
-    "irfft",
-}  # for tensors without elements, PyTorch accepts any `dim`, or its library fails
+# Without elements, PyTorch accepts any `dim`, its library fails, or it refuses a question that has an answer.
+OF_ELEMENTS = {"cummax", "fft", "irfft", "unique_consecutive along"}
 
 
 def _plain(L, x, name):
