@@ -58,7 +58,7 @@ WITH = {
     "index_select": lambda L, x, n: x.index_select(-1, L.tensor([n, 0])),
     "pixel_shuffle": lambda L, x, n: L.pixel_shuffle(x, n),
     "renorm": lambda L, x, n: x.renorm(2, n, 0.5),
-    **{f"{name} along": (lambda L, x, n, name=name: getattr(L, name)((x > 0).int(), return_inverse=True, return_counts=True, dim=n))
+    **{f"{name} along": (lambda L, x, n, name=name: getattr(L, name)(x.detach().sign().sqrt(), return_inverse=True, return_counts=True, dim=n))
        for name in ("unique", "unique_consecutive")},
     "cross": lambda L, x, n: L.linalg.cross(x, x.flip(0), dim=n),
 }  # fmt: skip
