@@ -41,7 +41,6 @@ class LazyModuleMixin(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def _named_tensors(self):
@@ -51,12 +50,6 @@ class LazyModuleMixin(Module):
         for name, tensor in self._named_tensors():
             if tensor is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
-
-    def _lazy_load_hook(self, state_dict, prefix, *rest):
-        for name, tensor in self._named_tensors():
-            loaded = state_dict.get(prefix + name)
-            if loaded is not None and tensor is not None and is_lazy(tensor) and not is_lazy(loaded):
-                tensor.materialize(tuple(loaded.shape))
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Gives the parameters their shapes, from the inputs of the first call. Each lazy module defines this method."""
@@ -71,8 +64,7 @@ class LazyModuleMixin(Module):
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()
-        module._load_hook.remove()
-        del module._initialize_hook, module._load_hook
+        del module._initialize_hook
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 

@@ -608,7 +608,7 @@ def grouped_mm(
         elif mat_a.ndim == 2:
             out = cat([mat_a[s] @ mat_b[g] for g, s in enumerate(spans)])
         else:
-            out = cat([mat_a[g] @ mat_b[:, s] for g, s in enumerate(spans)], -1)
+            out = cat([mat_a[g] @ mat_b[:, s] for g, s in enumerate(spans)], 1)
     return out if out_dtype is None else out.to(out_dtype)
 
 

@@ -210,7 +210,7 @@ def _accept(*args, **kwargs):
 register_vmap = register_torch_dispatch = wrap_triton = _accept
 
 
-def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=True):
     """Registers the function that an operator runs for tensors on the `meta` device; also as a decorator.
 
     Args:

@@ -376,6 +376,8 @@ def unflatten(input, dim, sizes):
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     sizes = tuple(sizes)
+    if sizes.count(-1) > 1:
+        raise RuntimeError("unflatten: only one dimension can be inferred")
     known = math.prod(s for s in sizes if s != -1)
     if -1 in sizes and known and n % known == 0:
         sizes = tuple(n // known if s == -1 else s for s in sizes)

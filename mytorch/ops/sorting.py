@@ -884,10 +884,10 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     for p in (prepend, append):
         if p is not None and not hasattr(p, "ndim"):
             raise TypeError(f"diff(): prepend and append must be Tensor, not {type(p).__name__}")
-    if n == 0:
-        return input.clone()
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n == 0:
+        return input.clone()
     if any(p is not None and p.ndim != input.ndim for p in (prepend, append)):
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     if n < 0:

@@ -237,6 +237,43 @@ def test_views_and_in_place_results_share_tangents():
         assert "tangent=" not in repr(dual)
 
 
+ORDERS = {
+    "in order": lambda L, x: L.tensor(x),
+    "transposed": lambda L, x: L.tensor(x.T.copy()).mT,
+    "with gaps": lambda L, x: L.tensor(np.repeat(x, 2, 1))[:, ::2],
+    "expanded": lambda L, x: L.tensor(x[:1].copy()).expand(*x.shape),
+}
+VIEWS = {
+    "as_strided": lambda x: x.as_strided((x.shape[0] * x.shape[1],), (1,)),
+    "as_strided in twos": lambda x: x.mT.as_strided((x.shape[0] * x.shape[1] - 1, 2), (1, 1)),
+    "view": lambda x: x.view(-1) if x.is_contiguous() else x.mT,
+    "flatten": lambda x: x.flatten(),
+}
+
+
+@loop
+@pytest.mark.parametrize("shape", [(2, 2), (1, 2), (2, 1), (2, 3), (3, 2), (3, 3)])
+@pytest.mark.parametrize("primal", ["in order", "transposed"])
+@pytest.mark.parametrize("tangent", ORDERS)
+def test_tangents_of_any_layout_follow_views(shape, primal, tangent, rng):
+    primals, tangents = rng.standard_normal((2, *shape))
+    for view in VIEWS.values():
+        found, strides = [], []
+        for L in BOTH:
+            A = L.autograd.forward_ad
+            with A.dual_level():
+                given = ORDERS[tangent](L, tangents)
+                dual = A.make_dual(ORDERS[primal](L, primals), given)
+                if tangent != "expanded":
+                    given.mul_(2)  # a tangent of the primal's layout is not copied
+                own = A.unpack_dual(dual).tangent
+                strides.append([step for n, step in zip(shape, own.stride(), strict=True) if n > 1])
+                # also of a sum, because the result of an op may have a tangent in another order, too
+                found += [tuple(A.unpack_dual(view(x))) for x in (dual, dual * 1 + given)]
+        _agree(found[:2], found[2:])
+        assert strides[0] == strides[1]
+
+
 def test_invalid_calls_are_rejected():
     for L in BOTH:
         A = L.autograd.forward_ad

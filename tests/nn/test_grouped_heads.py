@@ -79,3 +79,42 @@ def test_dropout_of_attention_with_broadcast_heads(shapes):
         mytorch.manual_seed(3)
         found.append(attend(query, key, key, dropout_p=0.5).numpy())
     np.testing.assert_allclose(*found, atol=1e-12)
+
+
+MASKS = [
+    (7,),
+    (1, 7),
+    ("L", 7),
+    (1, 1, 7),
+    (4, 1, 7),
+    (4, "L", 7),
+    (2, 1, 1, 7),
+    (1, 4, "L", 7),
+    (2, 4, 1, 7),
+    (2, 4, "L", 7),
+]
+
+
+@loop
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize("dtype", ["bool", "float64"])
+@pytest.mark.parametrize("shape", MASKS)
+def test_masks_of_every_shape(queries, heads, dtype, shape, rng):
+    """One query takes another path than several, and a mask that differs between heads another than one that does not."""
+    torch = pytest.importorskip("torch")
+    shapes = ((2, 4, queries, 6), (2, heads, 7, 6), (2, heads, 7, 5))
+    arrays = [rng.standard_normal(s) for s in shapes]
+    mask = rng.standard_normal([queries if n == "L" else n for n in shape])
+    if dtype == "bool":
+        mask = mask > 0
+        mask[..., 2] = True
+    up, found = rng.standard_normal((2, 4, queries, 5)), []
+    for L in (mytorch, torch):
+        inputs = [L.tensor(a, requires_grad=True) for a in arrays] + [L.tensor(mask, requires_grad=dtype != "bool")]
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            out = L.nn.functional.scaled_dot_product_attention(*inputs, enable_gqa=True)
+        out.backward(L.tensor(up))
+        found.append([out.detach(), *(t.grad for t in inputs if t.requires_grad)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-7, atol=1e-9)

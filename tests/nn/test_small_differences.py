@@ -40,6 +40,28 @@ def test_weights_change_their_memory_format():
         assert tuple(weight.stride()) == (36, 1, 12, 4)
 
 
+@pytest.mark.parametrize("dtype", [None, "float64"])
+@pytest.mark.parametrize("name", [None, "channels_last", "channels_last_3d", "contiguous_format", "preserve_format"])
+def test_modules_move_to_a_memory_format(name, dtype):
+    found = []
+    for lib in (mytorch, torch):
+        model = lib.nn.Module()
+        for n in range(6):
+            transposed = lib.ones(tuple(range(2, 2 + n))).permute(tuple(range(n)[::-1]))
+            model.register_parameter(f"p{n}", lib.nn.Parameter(lib.ones(tuple(range(2, 2 + n)))))
+            model.register_buffer(f"b{n}", transposed)
+        options = {} if dtype is None else {"dtype": getattr(lib, dtype)}
+        try:
+            model.to(memory_format=name and getattr(lib, name), **options)
+        except Exception as error:
+            found.append(type(error))
+            continue
+        found.append(
+            [(k, tuple(t.shape), t.stride(), str(t.dtype).split(".")[-1]) for k, t in model.state_dict().items()]
+        )
+    assert found[0] == found[1]
+
+
 def test_a_loaded_state_dict_is_copied():
     p, q = (nn.Parameter(mytorch.ones(2)) for _ in range(2))
     first, second = optim.Adam([p]), optim.Adam([q])

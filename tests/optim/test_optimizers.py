@@ -432,20 +432,49 @@ def _rates(schedule, optimizer):
     return seen
 
 
-@pytest.mark.parametrize("search", [pytest.param(None, marks=pytest.mark.slow), "strong_wolfe"])
-def test_lbfgs_minimises_rosenbrock(search):
-    x = mytorch.nn.Parameter(mytorch.tensor([-1.2, 1.0], dtype=mytorch.float64))
-    optimizer = mytorch.optim.LBFGS([x], lr=1.0 if search else 0.05, max_iter=40, line_search_fn=search)
+LBFGS = [
+    {}, {"lr": 0.3}, {"history_size": 2}, {"max_iter": 3}, {"max_iter": 9, "max_eval": 4}, {"tolerance_grad": 0.5},
+    {"tolerance_change": 0.02}, {"tolerance_grad": 0.0, "tolerance_change": 0.0, "max_iter": 12},
+]  # fmt: skip
 
-    def closure():
-        optimizer.zero_grad()
-        loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
-        loss.backward()
-        return loss
 
-    for _ in range(5 if search else 40):
-        optimizer.step(closure)
-    assert closure().item() < (1e-8 if search else 0.5)
+@loop
+@pytest.mark.parametrize("options", LBFGS)
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("scale", [0.3, 20.0])
+def test_lbfgs_takes_pytorchs_steps(scale, search, options, torch, rng):
+    """Parameters, losses, evaluations and state: near the minimum, and far away, where a line search has to come back."""
+    matrix, target, start = rng.standard_normal((5, 4)), rng.standard_normal(5), rng.standard_normal((2, 2)) * scale
+    found = []
+    for L in (mytorch, torch):
+        A, b = L.tensor(matrix), L.tensor(target)
+        parts = [L.nn.Parameter(L.tensor(row)) for row in start]
+        optimizer = L.optim.LBFGS(parts, **{"lr": 0.1, "max_iter": 5, **options}, line_search_fn=search)
+        seen = []
+
+        def closure():
+            optimizer.zero_grad()  # noqa: B023 - called at once
+            x = L.cat(parts)  # noqa: B023
+            loss = (A @ x - b).square().sum() + (x - x.roll(1)).pow(4).sum()  # noqa: B023
+            loss.backward()
+            seen.append(loss.item())  # noqa: B023
+            return loss
+
+        for _ in range(3):
+            seen.append(optimizer.step(closure).item())
+            seen += [p.item() for part in parts for p in part.detach()]
+        state = optimizer.state[parts[0]]
+        seen += [
+            state["func_evals"],
+            state["n_iter"],
+            state["H_diag"],
+            state["t"],
+            len(state["old_dirs"]),
+            float(state["prev_loss"]),
+        ]
+        found.append([float(number) for number in seen])
+    assert len(found[0]) == len(found[1])
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.cpu_only

@@ -13,7 +13,7 @@ rows. Fields:
 * domain: range (low, high) of the numbers; default (-2, 2).
 * integer: the index tensors among the inputs, as {position: number of classes}.
 * bools: positions of bool inputs.
-* grad: False for an op without a gradient; grad2: False if the second derivative is not checked.
+* grad: False for an op without a gradient.
 * half: False if PyTorch does not support 16-bit floats on the CPU.
 * Any other field is an argument with a list of values.
 """
@@ -38,7 +38,6 @@ class Row:
     integer: dict = field(default_factory=dict)
     bools: tuple = ()
     grad: bool = True
-    grad2: bool = True
     half: bool = True
     also: tuple = ()
     listed: bool = False
@@ -53,7 +52,7 @@ class Row:
         return [self.shapes, *self.also]
 
 
-_FIELDS = {"torch", "ours", "domain", "integer", "bools", "grad", "grad2", "half", "also", "listed"}
+_FIELDS = {"torch", "ours", "domain", "integer", "bools", "grad", "half", "also", "listed"}
 
 
 def case(name, shapes, **options):

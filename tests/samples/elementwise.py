@@ -12,8 +12,8 @@ case("rsub", [(3, 4), (4,)], alpha=[1, 2])
 case("div", [(3, 4), (3, 4)], also=PAIRS, domain=(0.5, 2.0))
 case("div", [(3, 4), (3, 4)], domain=(0.5, 2.0), rounding_mode=["floor", "trunc"], grad=False)
 case("pow", [(3, 4), (3, 4)], domain=(0.3, 2.0), also=PAIRS)
-case("remainder", [(3, 4), (3, 4)], domain=(0.5, 2.0), grad2=False)
-case("fmod", [(3, 4), (3, 4)], domain=(0.5, 2.0), grad2=False)
+case("remainder", [(3, 4), (3, 4)], domain=(0.5, 2.0))
+case("fmod", [(3, 4), (3, 4)], domain=(0.5, 2.0))
 case("floor_divide", [(3, 4), (3, 4)], domain=(0.5, 2.0), grad=False)
 
 UNARY = [[()], [(0, 3)], [(1,)], [(5, 2, 3)]]

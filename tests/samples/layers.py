@@ -92,15 +92,7 @@ case(
     causal=[False, True],
     also=[[(2, 3, 4, 5), (4, 5)]],
 )
-case(
-    "masked_softmax",
-    [(3, 4), (3, 4)],
-    ours=F + "masked_softmax",
-    torch=_masked_softmax,
-    bools=(1,),
-    dim=[-1, 0],
-    grad2=False,
-)
+case("masked_softmax", [(3, 4), (3, 4)], ours=F + "masked_softmax", torch=_masked_softmax, bools=(1,), dim=[-1, 0])
 case(
     "linear",
     [(3, 4), (5, 4), (5,)],
@@ -109,9 +101,9 @@ case(
     also=[[(2, 3, 4), (5, 4)], [(4,), (5, 4), (5,)], [(0, 4), (5, 4), (5,)]],
 )
 case("scaled_dot_product_attention", [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)], torch=F + "scaled_dot_product_attention",
-     ours=F + "scaled_dot_product_attention", half=False, grad2=False, also=[[(2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 8)]])  # fmt: skip
+     ours=F + "scaled_dot_product_attention", half=False, also=[[(2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 8)]])  # fmt: skip
 case("scaled_dot_product_attention", [(2, 20, 8), (2, 20, 8), (2, 20, 8)], torch=F + "scaled_dot_product_attention",
-     ours=F + "scaled_dot_product_attention", is_causal=[True], scale=[None, 0.3], half=False, grad2=False)  # fmt: skip
+     ours=F + "scaled_dot_product_attention", is_causal=[True], scale=[None, 0.3], half=False)  # fmt: skip
 case("scaled_dot_product_attention", [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)], ours=F + "scaled_dot_product_attention", softcap=[0.7],
      torch=lambda L, q, k, v, softcap: (((q @ k.mT / 2 / softcap).tanh() * softcap).softmax(-1) @ v), half=False)  # fmt: skip
 case("scaled_dot_product_attention", [(2, 3, 4), (2, 5, 4), (2, 5, 6), (2, 3, 5)], ours=F + "scaled_dot_product_attention", softcap=[0.7],

@@ -77,7 +77,12 @@ SCORES = {
     "soft capping and ALiBi": lambda lib, x: lambda s, b, h, q, kv: 3 * lib.tanh((s + 0.1 * (kv - q) * (h + 1)) / 3),
 }
 PAIRS = [(mask, None) for mask in MASKS] + [(None, score) for score in SCORES]
-PAIRS += [("causal", "ALiBi"), ("sliding window", "soft capping"), ("causal documents", "relative bias (T5)"), ("rows without keys", "scale of heads")]  # fmt: skip
+PAIRS += [("causal", "ALiBi"), ("sliding window", "soft capping")]
+BOTH = [
+    ("causal documents", "relative bias (T5)", {"heads": 2}),
+    ("rows without keys", "scale of heads", {"lengths": (17, 40), "scale": 0.3}),
+    ("lengths of batches", "bias of batch and head", {"keys": 1}),
+]
 
 
 def dense(q, k, v, score_mod, block_mask, scale=None):
@@ -101,12 +106,12 @@ def dense(q, k, v, score_mod, block_mask, scale=None):
     return weights.to(q.dtype) @ v, scores.logsumexp(-1)
 
 
-def run(lib, mask, score, dtype="float64", heads=H, lengths=(L, L), **options):
+def run(lib, mask, score, dtype="float64", heads=H, lengths=(L, L), keys=B, **options):
     """Returns the result, the lse and all gradients as NumPy arrays."""
     flex, rng = FLEX[lib], np.random.default_rng(0)
     arrays = [
         rng.standard_normal(s)
-        for s in ((B, H, lengths[0], E), (B, heads, lengths[1], E), (B, heads, lengths[1], E + 1))
+        for s in ((B, H, lengths[0], E), (keys, heads, lengths[1], E), (keys, heads, lengths[1], E + 1))
     ]
     arrays.append(rng.standard_normal((H, 2 * L + 1)))
     q, k, v, bias = (lib.tensor(a, dtype=getattr(lib, dtype), requires_grad=True) for a in arrays)
@@ -156,8 +161,18 @@ def compare(ours, theirs, rough=1e-9):
 @loop
 @pytest.mark.parametrize(("mask", "score"), PAIRS)
 def test_functions_of_scores_and_masks(mask, score):
-    ours, mine = run(mytorch, mask, score)
-    theirs, yours = run(torch, mask, score)
+    agrees(mask, score)
+
+
+@loop
+@pytest.mark.parametrize(("mask", "score", "options"), BOTH)
+def test_masks_with_scores(mask, score, options):
+    agrees(mask, score, **options)
+
+
+def agrees(mask, score, **options):
+    ours, mine = run(mytorch, mask, score, **options)
+    theirs, yours = run(torch, mask, score, **options)
     compare(ours, theirs)
     if mask is not None:
         assert mine.shape == yours.shape

@@ -541,9 +541,7 @@ class _Attention:
         repeats = query.shape[1] // key.shape[1]
         if repeats > 1:
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-        if key.shape[0] != query.shape[0]:
-            key, value = key.expand(query.shape[0], *key.shape[1:]), value.expand(query.shape[0], *value.shape[1:])
-        self.key, self.value = key, value
+        self.key, self.value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
         self.score_mod = score_mod and _over_scores(score_mod, True)
         self.block_mask = block_mask
         self.mask_mod = block_mask and _over_scores(block_mask.mask_mod, False)

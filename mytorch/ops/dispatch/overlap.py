@@ -171,7 +171,7 @@ def where_written(xp, g, written, steps, changed=None):
     unique = np.arange(2.0 * count).view(kind) if kind is np.complex128 else np.arange(float(count))
     places = _region(unique.reshape(g.shape), steps)
     numbers = places.real.astype(np.int64).reshape(-1)
-    last = np.empty(numbers.max(initial=-1) + 1, np.int64)
+    last = np.empty(numbers.max() + 1, np.int64)
     order = np.arange(numbers.size)
     later = order if changed is None else np.argsort(changed.reshape(-1), kind="stable")
     last[numbers[later]] = later
