@@ -614,20 +614,20 @@ def gather(input, dim, index, *, sparse_grad=False):
         >>> mytorch.gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0, 0], [1, 0]])).tolist()
         [[1, 1], [4, 3]]
     """
-    own = shape_of(input)
-    d, raw = normalize_dim(dim, len(own)), index_raw(index, "gather")
-    if len(own) != raw.ndim and own:
+    sizes = shape_of(input)
+    d, raw = normalize_dim(dim, len(sizes)), index_raw(index, "gather")
+    if len(sizes) != raw.ndim and sizes:
         if raw.size == 0:
             return input.reshape(-1)[:0].reshape(raw.shape)  # empty, with a gradient of zeros
-        if raw.ndim == 0 and len(own) == 1:
+        if raw.ndim == 0 and len(sizes) == 1:
             return own(gather(input, dim, index.reshape(1)).reshape(()))
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")
-    for i, (n, m) in enumerate(zip(raw.shape, own, strict=False)):
+    for i, (n, m) in enumerate(zip(raw.shape, sizes, strict=False)):
         if n > m and i != d:
             raise RuntimeError(
-                f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(own)} apart from dimension {d}"
+                f"Size does not match at dimension {i} expected index {list(raw.shape)} to be no larger than self {list(sizes)} apart from dimension {d}"
             )
-    size = own[d] if own else 1
+    size = sizes[d] if sizes else 1
     if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")

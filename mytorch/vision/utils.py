@@ -1,6 +1,6 @@
 """Grids of images, and image files."""
 
-import contextlib
+import io
 import math
 import os
 import struct
@@ -13,7 +13,7 @@ import numpy as np
 from ..arrays import dtypes
 from ..arrays.errors import needed
 from ..arrays.tensor import Tensor
-from ..files.writing import atomic_file, atomic_write
+from ..files.writing import atomic_write
 from ..ops.creation import full
 from ..ops.movement import cat, stack
 
@@ -83,18 +83,23 @@ def save_image(
     """
     grid = make_grid(tensor, **options)
     pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).cpu().numpy()  # (H, W, 3)
-    is_path = isinstance(fp, (str, os.PathLike))
-    kind = os.path.splitext(fp)[1].lower() if is_path and format is None else format
-    if kind == ".png":
-        atomic_write(fp, png(pixels))
-        return
-    image = needed("PIL.Image", "save_image: formats other than .png require Pillow. Run `pip install pillow`.")
-    if is_path and format is None:
-        if kind not in image.registered_extensions():
-            raise ValueError(f"save_image: expected the extension of an image format, got {os.fspath(fp)!r}")
-        kind = image.registered_extensions()[kind]
-    with atomic_file(fp) if is_path else contextlib.nullcontext(fp) as file:
-        image.fromarray(np.ascontiguousarray(pixels)).save(file, format=kind)
+    extension = os.path.splitext(os.fspath(fp))[1].lower() if isinstance(fp, (str, os.PathLike)) else None
+    if extension == ".png" and format is None:
+        content = png(pixels)
+    else:
+        image = needed("PIL.Image", "save_image: formats other than .png require Pillow. Run `pip install pillow`.")
+        if format is None and extension is not None:
+            formats = image.registered_extensions()
+            if extension not in formats:
+                raise ValueError(f"save_image: expected the extension of an image format, got {extension!r}")
+            format = formats[extension]
+        buffer = io.BytesIO()
+        image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format=format)
+        content = buffer.getvalue()
+    if isinstance(fp, (str, os.PathLike)):
+        atomic_write(fp, content)
+    else:
+        fp.write(content)
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -10,7 +10,7 @@ from tests.loops import loop
 
 torch = opinfo.torch
 COMPOSED = set(  # mytorch computes these with several ops, and the last op names the node
-    """addbmm addcdiv addcmul addmm addmv addr aminmax angle baddbmm block_diag cdist combinations complex cross cummax cummin
+    """addbmm addmm addmv addr aminmax angle baddbmm block_diag cdist combinations complex cross cummax cummin
     cumulative_trapezoid diag diagonal_scatter diff dist fft.fftshift fft.ifftshift frac frexp
     grid_sampler_2d grid_sampler_3d index_add index_copy index_fill index_put index_reduce kron ldexp lerp linalg.cond
     linalg.cross linalg.householder_product linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_norm
