@@ -161,11 +161,36 @@ def test_an_input_that_was_written_to_is_not_written_to_again():
     assert x.tolist() == [[1.0] * 3] * 2
 
 
-def test_random_numbers_are_refused_unless_allowed():
-    x = mytorch.zeros(4, 2)
-    for L in (torch, mytorch):
+RANDOM = {
+    "dropout": lambda L, a: L.nn.functional.dropout(a + 1),
+    "dropout1d": lambda L, a: L.nn.functional.dropout1d(a[None] + 1),
+    "alpha_dropout": lambda L, a: L.nn.functional.alpha_dropout(a, training=True),
+    "rrelu": lambda L, a: L.nn.functional.rrelu(a - 1, training=True),
+    "gumbel_softmax": lambda L, a: L.nn.functional.gumbel_softmax(a),
+    "rand_like": lambda L, a: L.rand_like(a),
+    "randn_like": lambda L, a: L.randn_like(a),
+    "randint_like": lambda L, a: L.randint_like(a, 100),
+    "bernoulli": lambda L, a: L.bernoulli(a * 0 + 0.5),
+    "normal": lambda L, a: L.normal(a, 1.0),
+    "rand": lambda L, a: a + L.rand(8),
+    "randperm": lambda L, a: a + L.randperm(8),
+    "uniform_": lambda L, a: (a * 1).uniform_(),
+    "exponential_": lambda L, a: (a * 1).exponential_(),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_are_refused_unless_allowed(name):
+    for L in (mytorch,) if name == "rrelu" else (torch, mytorch):  # which PyTorch's vmap does not have
+        x = L.zeros(4, 8)
         with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
-            L.vmap(lambda a, L=L: L.nn.functional.dropout(a + 1))(L.zeros(4, 2))
+            L.vmap(lambda a, L=L: RANDOM[name](L, a))(x)
+        for randomness in ("same", "different"):
+            if (L, randomness) == (torch, "same") and name in ("bernoulli", "normal"):
+                continue  # PyTorch refuses parameters that differ between the samples
+            L.manual_seed(0)
+            rows = L.vmap(lambda a, L=L: RANDOM[name](L, a), randomness=randomness)(x).reshape(4, 8).tolist()
+            assert (rows == [rows[0]] * 4) is (randomness == "same"), (L.__name__, randomness)
     assert func.vmap(lambda a: mytorch.nn.functional.dropout(a, training=False))(x).tolist() == x.tolist()
 
 

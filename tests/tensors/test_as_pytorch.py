@@ -72,6 +72,27 @@ def gradient(L, function, shape):
 
 
 CALLS = {
+    "cumsum_bool": lambda L: (L.ones(3, dtype=L.bool)).cumsum_(0),
+    "cumsum_dtype": lambda L: L.ones(3).cumsum_(0, dtype=L.float64),
+    "cumprod_int": lambda L: (L.arange(1, 5, dtype=L.int32)).cumprod_(0),
+    "cumprod_same": lambda L: L.full((3,), 2.0).cumprod_(0, dtype=L.float32),
+    **{
+        f"strides_{name}_{number}": lambda L, name=name, number=number: getattr(L, name)(number, L.ones(2, 3, 4).permute(2, 0, 1)).stride()
+        for name, number in itertools.product(("pow", "float_power"), (2, 2.5))
+    },
+    **{
+        f"meta_{name}": lambda L, name=name, args=args: (tuple(getattr(L.empty(2, 3, device="meta"), name)(*args).shape), name)
+        for name, args in {
+            "bernoulli": (), "bernoulli_": (0.5,), "geometric_": (0.3,), "cauchy_": (), "log_normal_": (), "normal_": (), "uniform_": (),
+            "exponential_": (), "random_": (5,),
+        }.items()
+    },
+    **{
+        f"derivative_{n}_of_square": lambda L, n=n: functools.reduce(
+            lambda f, _: L.func.grad(f), range(n), lambda x: x.square()
+        )(L.tensor(1.5))
+        for n in range(1, 5)
+    },
     # products: numbers first, as older programs have them; dtypes
     "addmm_beta_first": lambda L: L.addmm(2, L.ones(2, 2), L.full((2, 3), 2.0), L.ones(3, 2)),
     "addbmm_factors_around": lambda L: L.addbmm(2, L.ones(2, 2), 0.5, L.ones(3, 2, 2), L.ones(3, 2, 2)),
