@@ -63,7 +63,7 @@ WITH = {
     "cross": lambda L, x, n: L.linalg.cross(x, x.flip(0), dim=n),
 }  # fmt: skip
 # Without elements, PyTorch accepts any `dim`, its library fails, or it refuses a question that has an answer.
-OF_ELEMENTS = {"cummax", "fft", "irfft", "unique_consecutive along"}
+OF_ELEMENTS = {"cummax", "fft", "irfft"}
 
 
 def _plain(L, x, name):

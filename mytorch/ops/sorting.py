@@ -732,6 +732,17 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
+def _slice_dim(input, dim, name):
+    if dim is None:
+        return None
+    if input.ndim == 0:
+        raise IndexError(f"{name}: dim {dim} was specified, but the tensor has no dimensions.")
+    dim, shape = normalize_dim(dim, input.ndim), input.shape
+    if 0 in (*shape[:dim], *shape[dim + 1 :]):
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    return dim
+
+
 @public(inplace=False)
 @refuses("c")
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
@@ -745,18 +756,14 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
     Raises:
         IndexError: `dim` for a 0-d tensor.
+        RuntimeError: another dimension than `dim` has size 0.
 
     Example:
         >>> values, counts = mytorch.unique(tensor([3, 1, 3]), return_counts=True)
         >>> values.tolist(), counts.tolist()
         ([1, 3], [1, 2])
     """
-    raw = to_cpu(input)
-    if dim is not None and input.ndim == 0:
-        raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
-    dim = dim if dim is None else normalize_dim(dim, input.ndim)
-    if dim is not None and 0 in (*raw.shape[:dim], *raw.shape[dim + 1 :]):
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    raw, dim = to_cpu(input), _slice_dim(input, dim, "unique")
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and dim is None and not (return_inverse or return_counts):
         values = np.unique(to_acc_type(raw), equal_nan=False).astype(raw.dtype, copy=False)
@@ -843,10 +850,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
     See also: `unique`.
     """
-    raw = to_cpu(input)
-    if dim is not None and input.ndim == 0:
-        raise IndexError(f"unique_consecutive: dim {dim} was specified, but the tensor has no dimensions.")
-    dim = dim if dim is None else normalize_dim(dim, input.ndim)
+    raw, dim = to_cpu(input), _slice_dim(input, dim, "unique_consecutive")
     x = raw.reshape(-1) if dim is None else np.moveaxis(raw, dim, 0)
     rows = x.reshape(len(x), math.prod(x.shape[1:]))
     starts = np.concatenate(([True], (rows[1:] != rows[:-1]).any(1))) if len(x) else np.zeros(0, bool)
