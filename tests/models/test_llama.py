@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch import nn
 from mytorch.models import Llama, LlamaConfig, from_pretrained, llama_files
 from mytorch.models.llama import NANOCHAT
 
@@ -313,33 +312,3 @@ def test_transformers_reads_the_files_with_the_same_logits(torch, tmp_path, kind
     again = Llama.from_pretrained(tmp_path / "theirs")
     assert llama_files.describe(again.config) == llama_files.describe(model.config)
     assert all((again.state_dict()[name] == t).all() for name, t in model.state_dict().items())
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("tables", ["float32", "same"])
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3)])
-def test_rotation_has_the_numbers_the_dtype_and_the_memory_order_of_its_formula(dtype, tables, order):
-    def turned(x):
-        a, b = x.chunk(2, -1)
-        return mytorch.cat([-b, a], -1)
-
-    def formula(q, k, cos, sin):
-        return q * cos + turned(q) * sin, k * cos + turned(k) * sin
-
-    kind = getattr(mytorch, dtype)
-    table = kind if tables == "same" else mytorch.float32
-    cos, sin = (mytorch.randn(5, 6).to(table) for _ in range(2))
-    shape = [(2, n, 5, 6) for n in (4, 2)]
-    stored = [mytorch.randn(*(s[i] for i in order)).to(kind) for s in shape]  # `order` is its own inverse
-    results = []
-    for function in (nn.functional.apply_rotary_pos_embed, formula):
-        q, k = (x.clone().requires_grad_() for x in stored)
-        outs = function(q.permute(order), k.permute(order), cos, sin)
-        sum((out.float() ** 2).sum() for out in outs).backward()
-        results.append((*outs, q.grad, k.grad))
-    for i, (a, b) in enumerate(zip(*results, strict=True)):
-        assert (a.dtype, a.stride()) == (b.dtype, b.stride())
-        if i < 2:
-            assert (a == b).all()
-        else:
-            mytorch.testing.assert_close(a, b)
