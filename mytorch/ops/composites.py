@@ -448,8 +448,7 @@ def apply_rotary_pos_embed(
     """
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    one_dtype = cos.dtype == sin.dtype == q.dtype == k.dtype
-    if (one_dtype or q.device.type != "cpu" or fused is True) and not (cos.requires_grad or sin.requires_grad):
+    if (q.device.type != "cpu" or fused is True) and not (cos.requires_grad or sin.requires_grad):
         tables = {"cos": raw_of(cos), "sin": raw_of(sin), "fused": fused}
         return rotary(q, **tables), rotary(k, **tables)
     return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin

@@ -9,7 +9,7 @@ def _turned(xp, x):
     return xp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
 
 
-@op(name="rotary", dtype="same", layout=None)
+@op(name="rotary", dtype="same")
 def rotary(xp, input, *, cos, sin):
     """Computes input * cos + turned(input) * sin, for tables that broadcast to input (…, T, D)."""
     return input * xp.asarray(cos) + _turned(xp, input) * xp.asarray(sin)
