@@ -91,7 +91,7 @@ def test_missing_kernel_warns_at_the_users_line():
     calls = (
         lambda: mytorch.tanh(x, fused=True),
         nn.Linear(2, 2, fused=True),
-        nn.Softshrink(fused=True),
+        nn.Softmin(0, fused=True),
         nn.RMSNorm(2, fused=True),
     )
     for call in calls:

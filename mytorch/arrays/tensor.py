@@ -351,14 +351,8 @@ class Tensor:
                     "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
                     "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
-            self._lose_edge()
+            lose_edge(self)
         return self
-
-    def _lose_edge(self):
-        """Makes this tensor a constant. A leaf keeps its gradient."""
-        edge, self._mt_edge = self._mt_edge, None
-        if isinstance(edge, Leaf) and edge.grad is not None:
-            self.__dict__["_grad"] = edge.grad
 
     @property
     def edge(self):
@@ -447,13 +441,8 @@ class Tensor:
         shown = self.__dict__.get("_shown_grad", _nothing)()
         if shown is None or shown._mt_data is not grad:
             shown = Tensor._of(grad)
-            self._show(shown)
+            show_gradient(self, shown)
         return shown
-
-    def _show(self, grad):
-        """Remembers the Tensor that users see as the gradient, and in it, the tensor to notify when it joins a graph."""
-        self.__dict__["_shown_grad"] = weakref.ref(grad)
-        grad.__dict__["_gradient_of"] = weakref.ref(self)
 
     @grad.setter
     def grad(self, value):
@@ -463,7 +452,7 @@ class Tensor:
             if isinstance(value, Tensor):
                 if value._mt_edge is None:
                     if config.pytorch_mode:
-                        self._show(value)
+                        show_gradient(self, value)
                     value = value._mt_data
             elif not isinstance(value, Array):
                 raise TypeError(
@@ -542,7 +531,7 @@ class Tensor:
             return self
         if self._mt_edge is not None:
             self.__dict__["_detached"] = id(self._mt_edge), self._version  # views keep their graph: see `refresh`
-            self._lose_edge()
+            lose_edge(self)
         self.__dict__.pop("_tangents", None)
         return self
 
@@ -661,6 +650,19 @@ def replace_edge(tensor, edge):
         before.keeps_grad, before.grad = False, None
     tensor._mt_edge = edge
     keep_graph_of_gradient(tensor)
+
+
+def lose_edge(tensor):
+    """Makes a tensor a constant. A leaf keeps its gradient."""
+    edge, tensor._mt_edge = tensor._mt_edge, None
+    if isinstance(edge, Leaf) and edge.grad is not None:
+        tensor.__dict__["_grad"] = edge.grad
+
+
+def show_gradient(tensor, grad):
+    """Remembers the Tensor that users see as the gradient, and in it, the tensor to notify when it joins a graph."""
+    tensor.__dict__["_shown_grad"] = weakref.ref(grad)
+    grad.__dict__["_gradient_of"] = weakref.ref(tensor)
 
 
 def keep_graph_of_gradient(tensor):

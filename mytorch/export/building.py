@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays.tensor import Tensor
 from ..fx.graph import Graph
+from ..ops.dispatch.unwrap import to_cpu
 from ..utils import _pytree as pytree
 from .recording import Constant, Value, describe
 from .sizes import Dim, Size, fit
@@ -156,7 +157,7 @@ class Builder:
         return self.nodes[key]
 
     def _constant(self, values):
-        arrays = [np.asarray(v.array) if isinstance(v, Constant) else None for v in values]
+        arrays = [to_cpu(v.array) if isinstance(v, Constant) else None for v in values]
         first = arrays[0]
         for array in arrays[1:]:
             if (

@@ -9,7 +9,7 @@ import linecache
 
 import numpy as np
 
-from ..arrays import is_raw, numpy_ns
+from ..arrays import is_raw, xp_of
 from ..arrays.array import Array
 from ..arrays.errors import stack
 from ..arrays.tensor import Tensor
@@ -19,7 +19,7 @@ from ..ops import creation, padding, regions, resample
 from ..ops.dispatch import interpreter
 from ..ops.dispatch.op import Op
 from ..ops.dispatch.record import RECORDS
-from ..ops.dispatch.unwrap import raw_of
+from ..ops.dispatch.unwrap import raw_of, to_cpu
 from ..ops.elementwise import to_dtype
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
 from ..utils import _pytree as pytree
@@ -138,7 +138,7 @@ class Recording(interpreter.Interpreter):
             found = self.value(base)
             current = base
             for op, attrs in steps:
-                current = op.forward(numpy_ns, current, **attrs)
+                current = op.forward(xp_of(current), current, **attrs)
                 found = self.add(op, (found,), attrs, (current,), False)[0]
             self.define(raw, found)
             return found
@@ -224,7 +224,7 @@ class Recording(interpreter.Interpreter):
             source = raw_of(result)
             value = self.value(source)
             if value is None:
-                value = self.add(constant, (Constant(np.array(raw)),), {}, (raw,), False)[0]
+                value = self.add(constant, (Constant(np.array(to_cpu(raw))),), {}, (raw,), False)[0]
             elif source.dtype != raw.dtype:
                 value = self.add(to_dtype, (value,), {"dtype": tensor.dtype}, (raw,), False)[0]
         self.write(tensor, raw, value)
@@ -261,7 +261,7 @@ class Recording(interpreter.Interpreter):
             return
         raw = raw_of(tensor)
         before = self.value(raw)
-        before = before if before is not None else Constant(np.array(raw))
+        before = before if before is not None else Constant(np.array(to_cpu(raw)))
         new = self.add(set_item, (before, index, value), {}, (raw,), False)[0]
         self.write(tensor, raw, new)
 

@@ -20,7 +20,7 @@ from ..fx.node import Node, map_aggregate, map_arg
 from ..nn import Module
 from ..nn.parameter import Parameter
 from ..ops.dispatch.op import Op
-from ..ops.dispatch.unwrap import raw_of
+from ..ops.dispatch.unwrap import to_cpu
 from ..utils import _pytree as pytree
 from ..version import __version__
 from .translations import TABLE, Call, Size, Unsupported, Value
@@ -120,7 +120,7 @@ class ONNXProgram:
                 self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]
             )
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        feeds = {name: np.asarray(raw_of(x)) for name, x in zip(self.input_names, tensors, strict=True)}
+        feeds = {name: to_cpu(x) for name, x in zip(self.input_names, tensors, strict=True)}
         used = {i.name for i in self._session.get_inputs()}
         return [Tensor._wrap(r) for r in self._session.run(None, {k: v for k, v in feeds.items() if k in used})]
 
@@ -198,7 +198,7 @@ def _compare(result, model, args, kwargs):
     with no_grad():
         expected = [x for x in pytree.tree_leaves(runner(*args, **kwargs)) if isinstance(x, Tensor)]
     for name, a, b in zip(result.output_names, expected, result(*args, **kwargs), strict=True):
-        x, y = np.asarray(raw_of(a), np.float64), np.asarray(raw_of(b), np.float64)
+        x, y = to_cpu(a).astype(np.float64), to_cpu(b).astype(np.float64)
         if x.shape != y.shape or not np.allclose(x, y, 1e-3, 1e-4, equal_nan=True):
             difference = (
                 f"a largest difference of {np.abs(x - y).max():.2g}"
@@ -306,7 +306,7 @@ class _Converter:
         found = self.program._inner
         for part in node.target.split("."):
             found = getattr(found, part)
-        array = np.asarray(raw_of(found))
+        array = to_cpu(found)
         name = self.w.name(node.target)
         self.w.add_initializer(name, array)
         self.values[node] = self._value(node, name, array)
@@ -381,7 +381,7 @@ class _Converter:
             result = node.target(*args, **dict(kwargs))
         if not isinstance(result, Tensor):
             return False
-        array = np.asarray(raw_of(result))
+        array = to_cpu(result)
         name = self.w.name(node.name)
         self.w.add_initializer(name, array)
         self.values[node] = self._value(node, name, array)
