@@ -1,5 +1,6 @@
 """`mytorch.testing` compared with `torch.testing`: every argument of `make_tensor` and `assert_close`."""
 
+import importlib
 import itertools
 
 import numpy as np
@@ -95,3 +96,46 @@ def test_assert_close():
 def test_assert_close_needs_both_tolerances(given):
     assert outcome(mytorch, 1.0, 1.0, given) == outcome(torch, 1.0, 1.0, given)
     assert outcome(mytorch, 1.0, 1.0, given)[0] is ValueError
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_equality_of_pytorchs_test_cases():
+    """`assertEqual` of the test case that the tests of packages inherit."""
+    theirs = pytest.importorskip("torch.testing._internal.common_utils").TestCase()
+    mine = importlib.import_module("mytorch.compat.testing_internal").TestCase()
+    (values, _), (expected_values, _) = pairs(mytorch), pairs(torch)
+    options = [
+        {},
+        {"atol": 0.2},
+        {"rtol": 0, "atol": 0},
+        {"exact_dtype": False},
+        {"exact_layout": True},
+        {"exact_stride": True},
+    ]
+    values |= {
+        "text": "a",
+        "set": {1},
+        "0.1": mytorch.tensor(0.1).item(),
+        "0.1d": 0.1,
+        "numbers": [1.0, 2.0, 3.0],
+        "type": int,
+    }
+    expected_values |= {key: value for key, value in values.items() if key not in expected_values}
+    differences = []
+    for one, other in itertools.product(values, repeat=2):
+        for chosen in options:
+            expected, result = (
+                _equal(case, found[one], found[other], chosen)
+                for case, found in ((theirs, expected_values), (mine, values))
+            )
+            if result != expected:
+                differences.append((one, other, chosen, expected, result))
+    assert not differences, (len(differences), differences[:20])
+
+
+def _equal(case, a, b, options):
+    try:
+        case.assertEqual(a, b, **options)  # noqa: PT009
+    except Exception:
+        return False  # different, or not to be compared
+    return True

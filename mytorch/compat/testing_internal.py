@@ -1,19 +1,24 @@
 """`torch.testing._internal.common_utils`: the test case of PyTorch's tests, for tests of packages."""
 
 import unittest
+from collections.abc import Sequence
 
 from ..arrays.tensor import Tensor
-from .testing import assert_close, make_tensor  # noqa: F401
+from ..ops.creation import as_tensor
+from .testing import Checks, difference, make_tensor, tolerances  # noqa: F401
 
 __path__: list[str] = []
 TEST_CUDA = TEST_WITH_ROCM = IS_WINDOWS = IS_MACOS = False
 
 
 class TestCase(unittest.TestCase):
-    """A test case whose `assertEqual` compares tensors, also in containers, with a tolerance."""
+    """A test case whose `assertEqual` compares numbers and tensors, also in containers, with a tolerance."""
 
-    def assertEqual(self, x, y, msg=None, *, atol=None, rtol=None, exact_dtype=True):
-        """Checks that two values are equal or close.
+    def assertEqual(
+        self, x, y, msg=None, *, atol=None, rtol=None, equal_nan=True, exact_dtype=True, exact_device=False, exact_layout=False,
+        exact_stride=False,
+    ):  # fmt: skip
+        """Checks that two values are equal or close. A number may be compared with a tensor, and a list of numbers, too.
 
         Args:
             x: the first value.
@@ -21,16 +26,24 @@ class TestCase(unittest.TestCase):
             msg: message of the error.
             atol: absolute tolerance (default: by dtype).
             rtol: relative tolerance (default: by dtype).
-            exact_dtype: compare dtypes (default: True).
+            equal_nan: treat NaN as equal to NaN (default: True).
+            exact_dtype: compare the dtypes of tensors (default: True).
+            exact_device: compare devices.
+            exact_layout: compare layouts.
+            exact_stride: compare strides.
+
+        Raises:
+            ValueError: if only one of atol and rtol is given.
         """
-        if isinstance(x, (Tensor, list, tuple, dict)) or isinstance(y, Tensor):
-            rtol, atol = (rtol or 0.0, atol or 0.0) if (rtol, atol) != (None, None) else (None, None)
-            assert_close(x, y, rtol=rtol, atol=atol, equal_nan=True, check_dtype=exact_dtype, msg=msg)
-        elif atol is not None or rtol is not None:
-            if abs(x - y) > (atol or 0.0) + (rtol or 0.0) * abs(y):
-                self.fail(self._formatMessage(msg, f"{x!r} != {y!r}"))
-        else:
-            super().assertEqual(x, y, msg)  # noqa: PT009
+        if isinstance(x, Tensor) and isinstance(y, Sequence):
+            y = as_tensor(y, dtype=x.dtype, device=x.device)
+        elif isinstance(y, Tensor) and isinstance(x, Sequence):
+            x = as_tensor(x, dtype=y.dtype, device=y.device)
+        exact = {"device": exact_device, "dtype": exact_dtype, "layout": exact_layout, "stride": exact_stride}
+        attributes = ["shape", *(name for name, wanted in exact.items() if wanted)]
+        report = difference(x, y, Checks(tolerances(rtol, atol), equal_nan, True, attributes, relaxed=True))
+        if report is not None:
+            raise self.failureException(msg(report) if callable(msg) else self._formatMessage(msg, report))
 
 
 def run_tests(argv=None):
