@@ -49,13 +49,7 @@ def assert_close(
     Example:
         >>> mytorch.testing.assert_close(tensor([1.0]), tensor([1.0 + 1e-7]))
     """
-    attributes = [
-        name
-        for name, wanted in (
-            ("shape", True), ("device", check_device), ("dtype", check_dtype), ("layout", check_layout), ("stride", check_stride),
-        )
-        if wanted
-    ]  # fmt: skip
+    attributes = compared(device=check_device, dtype=check_dtype, layout=check_layout, stride=check_stride)
     report = difference(actual, expected, Checks(tolerances(rtol, atol), equal_nan, allow_subclasses, attributes))
     if report is not None:
         raise AssertionError(report if msg is None else msg(report) if callable(msg) else msg)
@@ -69,6 +63,11 @@ def tolerances(rtol, atol):
     return None if rtol is None else (rtol, atol)
 
 
+def compared(**wanted):
+    """Return the names of the attributes to compare: the shape, and those whose argument is true."""
+    return ["shape", *(name for name, is_wanted in wanted.items() if is_wanted)]
+
+
 class Checks(NamedTuple):
     """What `assert_close` compares."""
 
@@ -76,9 +75,8 @@ class Checks(NamedTuple):
     equal_nan: bool
     allow_subclasses: bool
     attributes: list[str]
-    relaxed: bool = (
-        False  # as assertEqual of PyTorch's test cases: numbers equal tensors, and other objects are compared by ==
-    )
+    # As assertEqual of PyTorch's test cases: numbers equal tensors, and other objects are compared by ==.
+    relaxed: bool = False
 
 
 def difference(actual, expected, checks, where=""):
@@ -148,18 +146,18 @@ def _single_difference(actual, expected, checks):
 
 def _sparse_difference(a, b, checks):
     if a.is_sparse:
-        kind, parts = "Sparse COO", ("indices", "values")
-        a, b = (x if x.is_coalesced() else x.coalesce() for x in (a, b))
+        kind, parts = "COO", ("indices", "values")
+        a, b = a.coalesce(), b.coalesce()
     else:
         kind = str(a.layout).rpartition("sparse_")[2].upper()
         indices = ("crow_indices", "col_indices") if kind in ("CSR", "BSR") else ("ccol_indices", "row_indices")
-        kind, parts = f"Sparse {kind}", (*indices, "values")
+        parts = (*indices, "values")
     if a._nnz() != b._nnz():
-        return f"The number of specified values in sparse {kind[7:]} tensors does not match: {a._nnz()} != {b._nnz()}"
+        return f"The number of specified values in sparse {kind} tensors does not match: {a._nnz()} != {b._nnz()}"
     for part in parts:
         report = _value_difference(getattr(a, part)(), getattr(b, part)(), checks)
         if report is not None:
-            return report.replace("Tensor-likes", f"{kind} {part}", 1)
+            return report.replace("Tensor-likes", f"Sparse {kind} {part}", 1)
     return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..arrays.tensor import Tensor
 from ..ops.creation import as_tensor
-from .testing import Checks, difference, make_tensor, tolerances  # noqa: F401
+from .testing import Checks, compared, difference, make_tensor, tolerances  # noqa: F401
 
 __path__: list[str] = []
 TEST_CUDA = TEST_WITH_ROCM = IS_WINDOWS = IS_MACOS = False
@@ -39,8 +39,7 @@ class TestCase(unittest.TestCase):
             y = as_tensor(y, dtype=x.dtype, device=x.device)
         elif isinstance(y, Tensor) and isinstance(x, Sequence):
             x = as_tensor(x, dtype=y.dtype, device=y.device)
-        exact = {"device": exact_device, "dtype": exact_dtype, "layout": exact_layout, "stride": exact_stride}
-        attributes = ["shape", *(name for name, wanted in exact.items() if wanted)]
+        attributes = compared(device=exact_device, dtype=exact_dtype, layout=exact_layout, stride=exact_stride)
         report = difference(x, y, Checks(tolerances(rtol, atol), equal_nan, True, attributes, relaxed=True))
         if report is not None:
             raise self.failureException(msg(report) if callable(msg) else self._formatMessage(msg, report))

@@ -583,7 +583,12 @@ def _scaled(unit, low, high):
 
 
 def _multiplied_and_added(x, factor, term):
-    """Returns x * factor + term in float64, rounded once, for x with at most 53 bits after the point and numbers as the others.
+    """Returns x * factor + term in float64, rounded once.
+
+    Args:
+        x: array of multiples of 2^-53 in [0, 1).
+        factor: a number.
+        term: a number.
 
     The errors of the product and of the sum are numbers of float64, too: Dekker (1971), "A floating-point technique for extending
     the available precision".

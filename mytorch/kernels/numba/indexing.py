@@ -42,9 +42,8 @@ def _reverse(x, out):
     for r in range(rows):
         row, to = x[r], out[r]
         for j in range(count):
-            to[j] = row[
-                np.uint64(count - 1) - np.uint64(j)
-            ]  # unsigned: an index that may be negative prevents vectorization
+            # Unsigned, because an index that may be negative prevents vectorization.
+            to[j] = row[np.uint64(count - 1) - np.uint64(j)]
 
 
 @kernel
