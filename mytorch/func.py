@@ -11,17 +11,15 @@ if the function reads values of the tensors.
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import partial
+from functools import partial, wraps
 from typing import Any
-
-import numpy as np
 
 from .arrays import hooks
 from .arrays.config import holding
 from .arrays.tensor import Tensor
 from .autograd.backward_call import grad as _autograd_grad
-from .autograd.batching import Batch, Samples, Unbatched
-from .autograd.forward_mode import Level
+from .autograd.batching import Batch, Draws, Samples
+from .autograd.forward_mode import Level, enabled
 from .autograd.function import Function
 from .autograd.mode import enable_grad, get_mode, is_grad_enabled
 from .autograd.node import Leaf
@@ -30,8 +28,8 @@ from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
 from .ops.dispatch import interpreter
+from .ops.elementwise import allclose
 from .ops.movement import cat, stack
-from .ops.random import positions, set_positions
 from .utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
@@ -49,12 +47,30 @@ def _flatten(tree):
     return leaves, partial(tree_unflatten, treespec=spec)
 
 
-def _tensors(tree, what):
+def _tensors(tree, what, error=RuntimeError):
     leaves, rebuild = _flatten(tree)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise ValueError(f"{what}: expected tensors, got {type(leaf).__name__}.")
+            raise error(f"{what}: expected only tensors, got {type(leaf).__name__}.")
     return leaves, rebuild
+
+
+def _outputs(out, name):
+    """Returns (leaves, rebuild) of the results of a function.
+
+    Raises:
+        RuntimeError: there is no result, or a result is not a tensor.
+    """
+    if out is None or not _flatten(out)[0]:
+        raise RuntimeError(f"{name}(f, ...): Expected f to be a function that has non-empty output, got {out!r}.")
+    return _tensors(out, f"{name}: results of f")
+
+
+def _check_real(tensors, what):
+    """Raises an error for complex tensors, whose Jacobians have no single definition."""
+    for i, t in enumerate(tensors):
+        if t.dtype.is_complex:
+            raise RuntimeError(f"{what} to be real but received complex tensor at flattened position {i}.")
 
 
 # -- one level of differentiation -----------------------------------------------------------------------------
@@ -119,7 +135,7 @@ class _Level:
         self.name = name
         self.record = is_grad_enabled()
         chosen = args if argnums is None else [args[i] for i in argnums]
-        leaves, self.rebuild = _tensors(list(chosen), name)
+        leaves, self.rebuild = _tensors(list(chosen), name, ValueError)
         self.inputs = _fresh(leaves)
         fresh = self.rebuild(self.inputs)
         args = list(args)
@@ -134,7 +150,7 @@ class _Level:
             out, aux = _with_aux(out, name)
             self.aux = tree_map(self.closed, aux)
         self.out = out
-        self.outputs, self.rebuild_out = _tensors(out, name)
+        self.outputs, self.rebuild_out = _outputs(out, name)
         self.outer = self.record and any(_depends_outside(o, self.inputs) for o in self.outputs)
 
     def closed(self, value):
@@ -148,11 +164,11 @@ class _Level:
         pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
         if not pairs:
             return [zeros_like(t) for t in self.inputs]
-        self.running = True
+        self.running, records = True, self.outer and is_grad_enabled()
         with enable_grad():
             found = _autograd_grad(
                 [o for o, _ in pairs], self.inputs, [g for _, g in pairs], retain_graph=retain or self.outer,
-                create_graph=self.outer, allow_unused=True,
+                create_graph=records, allow_unused=True,
             )  # fmt: skip
         self.running = False
         return [zeros_like(t) if g is None else g for g, t in zip(found, self.inputs, strict=True)]
@@ -231,6 +247,7 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
         (12.0, 8.0)
     """
 
+    @wraps(func)
     def run(*args, **kwargs):
         places, one = _argnums(argnums, args)
         level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux)
@@ -267,6 +284,7 @@ def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
     """
     both = grad_and_value(func, argnums, has_aux)
 
+    @wraps(func)
     def run(*args, **kwargs):
         found, value = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -342,21 +360,21 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples.")
-    given, _ = _tensors(list(tangents), "jvp")
-    before, rebuild = _tensors(list(primals), "jvp")
+    given, _ = _tensors(list(tangents), "jvp: tangents")
+    before, rebuild = _tensors(list(primals), "jvp: primals")
     if [tuple(t.shape) for t in given] != [tuple(t.shape) for t in before] or not given:
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same (non-empty) structure and shapes."
         )
     level, aux = Level(), None
     try:
-        with level.inside(), holding(_innermost, level):
+        with level.inside(), holding(enabled, True), holding(_innermost, level):
             duals = [level.dual(p, t) for p, t in zip(before, given, strict=True)]
             out = func(*rebuild(duals))
         if has_aux:
             out, aux = _with_aux(out, "jvp")
             aux = tree_map(lambda x: level.primal(x) if isinstance(x, Tensor) else x, aux)
-        outputs, rebuild_out = _tensors(out, "jvp")
+        outputs, rebuild_out = _outputs(out, "jvp")
         found = [level.tangent(o) for o in outputs]
         if strict and any(t is None for t in found):
             raise RuntimeError("jvp: an output does not depend on the primals. This is not allowed in strict mode.")
@@ -398,7 +416,11 @@ def jacrev(
         func: function of tensors.
         argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
         has_aux: `func` returns (output, aux) (default: False).
-        chunk_size: for compatibility with PyTorch; the rows are computed one by one.
+        chunk_size: for compatibility with PyTorch; the rows are computed one by one, so they need no more memory.
+
+    Raises:
+        ValueError: `chunk_size` is not positive.
+        RuntimeError: at the call, if an argument or a result is complex.
 
     Returns:
         A function with the arguments of `func`. It returns the Jacobian, of shape `output.shape + argument.shape`, or a
@@ -409,9 +431,14 @@ def jacrev(
         [[2.0, 0.0], [0.0, 6.0]]
     """
 
+    _check_chunk_size("jacrev", chunk_size)
+
+    @wraps(func)
     def run(*args, **kwargs):
         places, one = _argnums(argnums, args)
         level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux, "jacrev")
+        _check_real(level.inputs, "jacrev: Expected all inputs")
+        _check_real(level.outputs, "jacrev: Expected all outputs")
         jacobians = []
         for out in level.outputs:
             rows = [level.gradients([out], [unit], retain=True) for unit in _units(out)]
@@ -425,6 +452,11 @@ def jacrev(
         return (result, level.aux) if has_aux else result
 
     return run
+
+
+def _check_chunk_size(name, chunk_size):
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"{name}: `chunk_size` should be None or greater than 0, got {chunk_size}.")
 
 
 def _units(out):
@@ -448,7 +480,11 @@ def jacfwd(
         func: function of tensors.
         argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
         has_aux: `func` returns (output, aux) (default: False).
-        randomness: for compatibility with PyTorch; `func` draws the same random numbers for each column.
+        randomness: random numbers of `func`, which is called for each column: "same" for equal numbers, "different", or "error"
+            (default: "error").
+
+    Raises:
+        RuntimeError: at the call, if an argument or a result is complex, or `func` draws random numbers and `randomness` is "error".
 
     Returns:
         A function with the arguments of `func`. It returns the Jacobian, of shape `output.shape + argument.shape`, or a
@@ -459,9 +495,11 @@ def jacfwd(
         [[2.0, 0.0], [0.0, 6.0]]
     """
 
+    @wraps(func)
     def run(*args, **kwargs):
         places, one = _argnums(argnums, args)
-        leaves, rebuild = _tensors([args[i] for i in places], "jacfwd")
+        leaves, rebuild = _tensors([args[i] for i in places], "jacfwd", ValueError)
+        _check_real(leaves, "jacfwd: Expected all inputs")
 
         def of_leaves(*leaves):
             chosen = list(args)
@@ -469,16 +507,17 @@ def jacfwd(
                 chosen[i] = value
             return func(*chosen, **kwargs)
 
-        state, columns, found = positions(), [], None
+        samples, columns, found = Samples(leaves, Draws(randomness)), [], None
         for i, leaf in enumerate(leaves):
             for unit in _units(leaf):
-                set_positions(state)
                 tangents = tuple(unit if j == i else zeros_like(_detached(t)) for j, t in enumerate(leaves))
-                found = jvp(of_leaves, tuple(leaves), tangents, has_aux=has_aux)
+                with samples.next():
+                    found = jvp(of_leaves, tuple(leaves), tangents, has_aux=has_aux)
                 columns.append(_flatten(found[1])[0])
         if found is None:  # without a column, the shapes of the results are unknown
             found = jvp(of_leaves, tuple(leaves), tuple(map(zeros_like, leaves)), has_aux=has_aux)
         outputs, rebuild_out = _flatten(found[0])
+        _check_real(outputs, "jacfwd: Expected all outputs")
         jacobians = []
         for k, out in enumerate(outputs):
             rows, parts = iter(columns), []
@@ -519,11 +558,18 @@ def _spread(dims, tree, what):
     """Returns the batch axis of each leaf of `tree`. A single number applies to all leaves below it."""
     if isinstance(dims, int) or dims is None:
         return [dims] * len(_flatten(tree)[0])
+    if what == "out_dims" and isinstance(tree, Tensor) and isinstance(dims, tuple) and len(dims) == 1:
+        return _spread(dims[0], tree, what)
     children = list(tree.values()) if isinstance(tree, dict) else tree
-    alike = type(dims) is type(tree) or (isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list)))
-    parts = [dims[k] for k in tree] if alike and isinstance(dims, dict) else dims
-    if not alike or len(parts) != len(children):
-        raise ValueError(f"vmap: {what} does not match the structure of the values: {dims!r}.")
+    if (
+        type(dims) is not type(tree)
+        or len(dims) != len(children)
+        or (isinstance(dims, dict) and dims.keys() != tree.keys())
+    ):
+        raise ValueError(
+            f"vmap: {what} is not compatible with the structure of `{'inputs' if what == 'in_dims' else 'outputs'}`: {dims!r}."
+        )
+    parts = [dims[k] for k in tree] if isinstance(dims, dict) else dims
     return [d for part, child in zip(parts, children, strict=True) for d in _spread(part, child, what)]
 
 
@@ -546,7 +592,8 @@ def vmap(
         A function with the arguments of `func`.
 
     Raises:
-        ValueError: at the call, if no argument has a batch axis, sizes differ, or a result is not a tensor.
+        ValueError: at the call, if no argument has a batch axis, sizes differ, a result with a batch axis is not a tensor, or a result
+            without one depends on the batch.
         RuntimeError: `func` draws random numbers, and `randomness` is "error".
 
     Example:
@@ -556,7 +603,13 @@ def vmap(
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    _check_chunk_size("vmap", chunk_size)
+    if not isinstance(in_dims, (int, tuple)):
+        raise ValueError(
+            f"vmap: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got {in_dims!r}."
+        )
 
+    @wraps(func)
     def run(*args, **kwargs):
         if isinstance(in_dims, tuple) and len(in_dims) != len(args):
             raise ValueError(
@@ -587,84 +640,76 @@ def vmap(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} "
                 "for the mapped dimension"
             )
-        size, before = sizes.pop(), positions()
+        size, draws = sizes.pop(), Draws(randomness)
         try:
-            if chunk_size is None or chunk_size >= size:
-                result = _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
-            else:
-                result = _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness, chunk_size)
-            if randomness == "different" and size and _drawn(before):
-                raise Unbatched("vmap: the function draws random numbers.")
+            return _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, draws, chunk_size or max(size, 1))
         except Exception as error:
             if getattr(error, "written", False):
                 raise
-            set_positions(before)
-            result = _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
-        if randomness == "error" and _drawn(before):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-                "randomness flags on vmap or perform the randomness operation out of vmap"
-            )
-        return result
+            draws.rewind()
+            return _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, draws)
 
     return run
 
 
-def _drawn(before):
-    """Returns True if random numbers were drawn since `before`."""
-    after = positions()
-    return after[2] != before[2] or not np.array_equal(after[0]._mt_data._array, before[0]._mt_data._array)
-
-
-def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
+def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, draws):
     """Calls the function once for the whole batch (autograd/batching.py)."""
-    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None], randomness)
+    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None], draws)
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
     try:
         with batch.inside():
             out = func(*rebuild(stand), **kwargs)
-        flat, rebuild_out = _flatten_tensors(out)
+        flat, axes, rebuild_out = _results(out, out_dims)
         found = []
-        for leaf, d in zip(flat, _spread(out_dims, out, "out_dims"), strict=True):
+        for leaf, d in zip(flat, axes, strict=True):
             value = batch.value(leaf)
-            if d is None:
-                found.append(leaf if value is None else value[0])
-            else:
-                found.append(batch.spread(leaf, value).movedim(0, d))
+            if d is None and value is not None:
+                raise ValueError(_BATCHED)
+            found.append(leaf if d is None else batch.spread(leaf, value).movedim(0, d))
         return rebuild_out(found)
     except Exception as error:
         error.written = batch.written
         raise
 
 
-def _flatten_tensors(result):
-    leaves, rebuild = _flatten(result)
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor):
+_BATCHED = "vmap: can not return a BatchedTensor when out_dim is None: the result depends on the batch."
+
+
+def _results(out, out_dims):
+    """Returns (leaves, their batch axes, rebuild) of the results of a function.
+
+    Raises:
+        ValueError: a result with a batch axis is not a tensor.
+    """
+    leaves, rebuild = _flatten(out)
+    axes = _spread(out_dims, out, "out_dims")
+    for leaf, d in zip(leaves, axes, strict=True):
+        if d is not None and not isinstance(leaf, Tensor):
             raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}.")
-    return leaves, rebuild
+    return leaves, axes, rebuild
 
 
-def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness, chunk):
+def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, draws, chunk):
     """Calls `_at_once` for parts of the batch, and joins the results."""
+    if chunk >= size:
+        return _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, draws)
     parts = []
     for start in range(0, size, chunk):
+        if draws.randomness == "same":
+            draws.rewind()
         n = min(chunk, size - start)
         own = [leaf if d is None else leaf.narrow(d, start, n) for leaf, d in zip(leaves, dims, strict=True)]
-        parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs, randomness))
+        parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs, draws))
     flat, rebuilds = zip(*map(_flatten, parts), strict=True)
     axes = _spread(out_dims, parts[0], "out_dims")
     return rebuilds[0]([c[0] if d is None else cat(c, d) for c, d in zip(zip(*flat, strict=True), axes, strict=True)])
 
 
-def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
+def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, draws):
     """Calls the function for each index, if an op has no batching rule."""
-    state = positions() if randomness == "same" else None
-    results, samples = [], Samples([leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
+    results, samples = [], Samples([leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None], draws)
     for i in range(size):
-        if state is not None:
-            set_positions(state)
         chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
         with samples.next():
             results.append(func(*rebuild(chosen), **kwargs))
@@ -674,11 +719,24 @@ def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
 def _stacked(results, out_dims):
     if not results:
         raise ValueError("vmap: a batch of size 0 leaves the shapes of the results unknown.")
-    flat, rebuilds = zip(*map(_flatten_tensors, results), strict=True)
-    dims = _spread(out_dims, results[0], "out_dims")
+    flat, axes, rebuilds = zip(*(_results(out, out_dims) for out in results), strict=True)
     return rebuilds[-1](
-        [c[0] if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), dims, strict=True)]
+        [_shared(c) if d is None else stack(list(c), d) for c, d in zip(zip(*flat, strict=True), axes[0], strict=True)]
     )
+
+
+def _shared(results):
+    """Returns the result of all samples.
+
+    Raises:
+        ValueError: they differ.
+    """
+    first = results[0]
+    if isinstance(first, Tensor) and any(
+        r is not first and (r.shape != first.shape or not allclose(r, first, 0, 0, equal_nan=True)) for r in results
+    ):
+        raise ValueError(_BATCHED)
+    return first
 
 
 # -- modules as functions ---------------------------------------------------------------------------------------

@@ -147,8 +147,10 @@ def _from_other_gpu(xp, raw):
 def memory_owner(raw):
     """Returns the owner of a view's memory, the same object for all views: an array, or CuPy's memory block.
 
-    CuPy's as_strided loses the base array, so the block identifies the memory.
+    CuPy's as_strided loses the base array, so the block identifies the memory. Within vmap, it is the owner of the batch's memory.
     """
+    while getattr(raw, "batch", None) is not None:
+        raw = raw.value._mt_data._array
     if type(raw) is not ndarray and type(raw) not in BY_ARRAY and hasattr(raw, "data") and hasattr(raw.data, "mem"):
         return raw.data.mem
     while getattr(raw, "base", None) is not None:

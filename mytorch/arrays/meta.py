@@ -22,21 +22,32 @@ def _refuse(*args, **kwargs):
     raise NotImplementedError(NO_DATA)
 
 
-_FLAGS = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True, owndata=True)
+_FLAGS, _STRIDED = (
+    SimpleNamespace(c_contiguous=contiguous, f_contiguous=False, writeable=True, owndata=True)
+    for contiguous in (True, False)
+)
 
 
 class MetaArray(ndarray):
     """Array with a shape and a dtype, but no data."""
 
-    flags = _FLAGS  # type: ignore[assignment]
     # within vmap: the batch that it stands for, its elements there, their device (autograd/batching.py)
     batch = value = home = None
 
     @property  # type: ignore[misc]
+    def flags(self):
+        """Flags of the array it represents within vmap, or of a contiguous array of this shape."""
+        if self.batch is None or not self.size:
+            return _FLAGS
+        steps = zip(self.shape, self.strides, self._row_major(), strict=True)
+        return _FLAGS if all(a == b for n, a, b in steps if n > 1) else _STRIDED
+
+    @property  # type: ignore[misc]
     def strides(self):
         """Strides of the array it represents within vmap, or of a contiguous array of this shape."""
-        if self.batch is not None:
-            return self.value._mt_data._array.strides[1:]
+        return self._row_major() if self.batch is None else self.value._mt_data._array.strides[1:]
+
+    def _row_major(self):
         return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
 
     def __setitem__(self, index, value):

@@ -44,13 +44,43 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
+class Draws:
+    """Which random numbers the calls of a vmapped function draw, and the states of the generators before the first draw.
+
+    Args:
+        randomness: "same" for equal numbers in each call, "different", or "error".
+    """
+
+    def __init__(self, randomness):
+        self.randomness, self.states = randomness, {}
+
+    def note(self, generator):
+        """Stores the state of a generator before it draws.
+
+        Raises:
+            RuntimeError: `randomness` is "error".
+        """
+        if self.randomness == "error":
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+                "randomness flags on vmap or perform the randomness operation out of vmap"
+            )
+        if generator not in self.states:
+            self.states[generator] = generator.position()
+
+    def rewind(self):
+        """Lets all generators draw the same numbers again."""
+        for generator, position in self.states.items():
+            generator.set_position(position)
+
+
 class Batch(Interpreter):
     """One call of a vmapped function, for a batch of `size` samples."""
 
-    def __init__(self, size, own=(), randomness="error"):
+    def __init__(self, size, own=(), draws=None):
         super().__init__()
-        self.size, self.randomness = size, randomness
-        self.own = {id(_owner_of(tensor)) for tensor in own}  # the memory of the arguments
+        self.size, self.draws = size, draws
+        self.own = {id(memory_owner(raw_of(tensor))) for tensor in own}  # the memory of the arguments
         self.nodes = weakref.WeakKeyDictionary()
         self.written = False  # True after an argument was changed in place, so that the function can't be called again
 
@@ -181,7 +211,7 @@ class Batch(Interpreter):
                 "vmap: an in-place operation changes a tensor that all samples share, or writes a constant."
             )
         self.refuse_graph(tensor, result)
-        self.written = self.written or id(_owner_of(value)) in self.own
+        self.written = self.written or id(memory_owner(raw_of(value))) in self.own
         with self.outside():
             if new is not None:
                 keep_original(value, new)
@@ -198,7 +228,7 @@ class Batch(Interpreter):
                 "vmap: an assignment changes a tensor that all samples share, or uses a tensor as an index."
             )
         self.refuse_graph(tensor, value)
-        self.written = self.written or id(_owner_of(own)) in self.own
+        self.written = self.written or id(memory_owner(raw_of(own))) in self.own
         with self.outside():
             region = own[(slice(None), *items)]
             if new is not None:
@@ -212,6 +242,12 @@ class Batch(Interpreter):
         """Raises an error for in-place operations on tensors of the batch that require gradients."""
         if get_mode().grad and any(isinstance(t, Tensor) and t._mt_edge is not None for t in tensors):
             raise Unbatched("vmap: an in-place operation changes a tensor of the batch that requires gradients.")
+
+    def draw(self, generator):
+        super().draw(generator)
+        self.draws.note(generator)
+        if self.draws.randomness == "different":
+            raise Unbatched("vmap: the function draws random numbers.")
 
     def check_out(self, tensors):
         if any(isinstance(t, Tensor) and self.value(t) is not None for t in tensors):
@@ -229,7 +265,7 @@ class Batch(Interpreter):
             rule = function._batching_rule()
             if rule is not None and not recorded and not kwargs:
                 with self.outside():
-                    return self._results(rule(VmapInfo(self.size, self.randomness), in_dims, *arguments))
+                    return self._results(rule(VmapInfo(self.size, self.draws.randomness), in_dims, *arguments))
         except Exception:
             self.written = True  # the program's error, which a call for each sample would hide
             raise
@@ -259,24 +295,31 @@ class Samples(Interpreter):
     A tensor is shared if two samples change its memory, unless the memory belongs to the batched arguments `own`.
     """
 
-    def __init__(self, own):
+    def __init__(self, own, draws):
         super().__init__()
-        self.own = {id(_owner_of(tensor)) for tensor in own}
+        self.own = {id(memory_owner(raw_of(tensor))) for tensor in own}
+        self.draws = draws
         self.sample = 0
         self.changed = {}  # id of the memory -> (memory, number of the sample that changed it, [(array, copy before the change)])
 
     def next(self):
         """Returns a context manager in which the function runs for the next sample."""
         self.sample += 1
+        if self.draws.randomness == "same":
+            self.draws.rewind()
         return self.inside()
 
     def __call__(self, record, inputs, fused, attrs):
         with self.outside():
             return record.dispatch(*inputs, fused=fused, **attrs)
 
+    def draw(self, generator):
+        super().draw(generator)
+        self.draws.note(generator)
+
     def check_write(self, tensor, name):
         super().check_write(tensor, name)
-        memory = _owner_of(tensor)
+        memory = memory_owner(raw_of(tensor))
         if id(memory) in self.own:
             return
         raw = raw_of(tensor)
@@ -289,14 +332,6 @@ class Samples(Interpreter):
                 "Please try to use out-of-place operators instead of inplace arithmetic."
             )
         changes.append((raw, copied(raw)))
-
-
-def _owner_of(tensor):
-    """Returns the memory of a tensor, or of the value of a tensor of an outer batch."""
-    raw = raw_of(tensor)
-    while isinstance(raw, MetaArray) and raw.batch is not None:
-        raw = raw_of(raw.value)
-    return raw if isinstance(raw, MetaArray) else memory_owner(raw)
 
 
 class Call:

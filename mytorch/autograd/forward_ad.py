@@ -10,11 +10,10 @@ autograd/forward_mode.py computes the tangents of ops.
 from typing import Any, NamedTuple
 
 from ..arrays.tensor import Tensor
-from .forward_mode import Level
+from .forward_mode import Level, enabled
 from .mode import get_mode, set_mode
 
 _levels: list[Level] = []
-_enabled = True
 
 
 def __getattr__(name):
@@ -50,8 +49,7 @@ def enter_dual_level() -> int:
         )
     level = Level()
     _levels.append(level)
-    if _enabled:
-        set_mode(get_mode().replace(interpreter=level))
+    set_mode(get_mode().replace(interpreter=level))
     return 0
 
 
@@ -160,25 +158,18 @@ class dual_level:
 
 def _is_fwd_grad_enabled() -> bool:
     """Returns True if ops compute tangents."""
-    return _enabled
+    return enabled.get()
 
 
 class _set_fwd_grad_enabled:
     """Enables or disables the computation of tangents, immediately or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
-        global _enabled
-        self.before, _enabled = _enabled, mode
-        self._switch()
-
-    def _switch(self):
-        if _levels:
-            set_mode(get_mode().replace(interpreter=_levels[-1] if _enabled else _levels[-1].outer))
+        self.before = enabled.get()
+        enabled.set(mode)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: Any) -> None:
-        global _enabled
-        _enabled = self.before
-        self._switch()
+        enabled.set(self.before)

@@ -19,6 +19,7 @@ Source: Griewank, Walther: Evaluating Derivatives, 2008; Radul et al.: You Only 
 """
 
 import weakref
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from .backward_call import grad
 from .mode import enable_grad, get_mode, in_mode
 from .node import Leaf, OutputEdge
 from .tensor_ns import RecordedArithmetic, in_float32, over_tensors, tensor_ns
+
+enabled: ContextVar[bool] = ContextVar("mytorch_forward_mode", default=True)  # False: ops compute no tangents
 
 
 class Level(Interpreter):
@@ -115,7 +118,7 @@ class Level(Interpreter):
         mode = get_mode()
         if mode.autocast is not None:
             inputs, attrs = mode.autocast.cast(record, inputs, attrs)
-        tangents = [self.tangent(x) for x in inputs]
+        tangents = [self.tangent(x) for x in inputs] if enabled.get() else []
         if all(t is None for t in tangents):
             with self.outside():
                 return record.dispatch(*inputs, fused=fused, **attrs)
@@ -193,7 +196,7 @@ class Level(Interpreter):
     def adopt(self, tensor, result):
         super().adopt(tensor, result)
         new = self.tangent(result)
-        if not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
+        if not enabled.get() or not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
             return
         with self.outside():
             if new is None:
@@ -208,7 +211,7 @@ class Level(Interpreter):
     def set_item(self, tensor, index, value):
         super().set_item(tensor, index, value)
         new = self.tangent(value)
-        if not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
+        if not enabled.get() or not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
             return
 
         def assign(part):
@@ -245,7 +248,7 @@ class Level(Interpreter):
 
     def apply(self, function, args, kwargs):
         """Runs a custom autograd.Function; its `jvp` computes the tangents."""
-        tangents = [self.tangent(a) for a in args]
+        tangents = [self.tangent(a) for a in args] if enabled.get() else []
         if all(t is None for t in tangents):
             return super().apply(function, args, kwargs)
         with self.outside():

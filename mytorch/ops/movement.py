@@ -153,7 +153,8 @@ def view(input, *shape, **named):
     wanted = infer_shape(input, as_shape(shape), "view")
     out = _reshape.fast_call(input, wanted)
     raw = raw_of(input)
-    if raw.size and not isinstance(raw, MetaArray) and memory_owner(raw_of(out)) is not memory_owner(raw):
+    on_meta = isinstance(raw, MetaArray) and raw.batch is None
+    if raw.size and not on_meta and memory_owner(raw_of(out)) is not memory_owner(raw):
         if (other := other_layout("view", input)) is not None:
             return other(input, wanted)
         raise RuntimeError(

@@ -39,6 +39,7 @@ from ..arrays.errors import kind, warn
 from ..arrays.memory_format import axes_in_memory, in_order, preserve_format
 from ..arrays.meta import meta_ns
 from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import get_mode
 from ..kernels.registry import RANDOM
 from .creation import check_layout, empty_like, finish, like, size_and_pin
 from .dispatch.bind import public
@@ -291,6 +292,17 @@ class Generator:
             raise RuntimeError("Invalid mt19937 state")
         self._seed, self._cached_normal = seed, spare
         self._source.set_state(("MT19937", words, position, 0, 0.0))
+
+    def position(self):
+        """Returns the state, for `set_position`, without synchronizing with a GPU."""
+        return self.get_state() if self.device.type == "cpu" else None, self.philox_state
+
+    def set_position(self, position):
+        """Continues from a `position`, so that the same numbers are drawn again."""
+        state, philox_state = position
+        if state is not None:
+            self.set_state(state)
+        self.set_philox_state(philox_state)
 
     def clone_state(self):
         """Returns an independent generator with the same state."""
@@ -648,6 +660,12 @@ class _NoNumbers:
     device = META
     xp = meta_ns
 
+    def position(self):
+        """Returns None: there is no state."""
+
+    def set_position(self, position):
+        """Does nothing."""
+
     def library(self):
         """Returns itself, in the place of CuPy's generator."""
         return self
@@ -666,19 +684,24 @@ _gpu_generators = {}
 
 
 def generator_for(target, generator=None):
-    """Returns `generator`, or the default generator of a device.
+    """Returns `generator`, or the default generator of a device. Each function that draws calls it first.
 
     Raises:
         RuntimeError: the generator is for another device.
     """
-    if generator is not None:
-        if generator.device.type != target.type:
-            raise RuntimeError(
-                f"Expected a '{target.type}' device type for generator but found '{generator.device.type}'"
-            )
-        if generator.device != target:
-            raise RuntimeError(f"Expected a '{target}' device for generator but found '{generator.device}'")
-        return generator
+    if generator is None:
+        generator = _default_generator(target)
+    elif generator.device.type != target.type:
+        raise RuntimeError(f"Expected a '{target.type}' device type for generator but found '{generator.device.type}'")
+    elif generator.device != target:
+        raise RuntimeError(f"Expected a '{target}' device for generator but found '{generator.device}'")
+    interpreter = get_mode().interpreter
+    if interpreter is not None:
+        interpreter.draw(generator)
+    return generator
+
+
+def _default_generator(target):
     if target is CPU:
         return default_generator
     if target is META:
@@ -698,7 +721,7 @@ def set_gpu_states(states):
     """Restores the result of `gpu_states`. GPUs that do not exist are skipped."""
     for key, state in states.items():
         if key in KINDS if isinstance(key, str) else key < device_count():
-            generator_for(as_device(key)).set_state(state)
+            _default_generator(as_device(key)).set_state(state)
 
 
 def manual_seed(seed):

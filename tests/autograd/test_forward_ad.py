@@ -421,3 +421,45 @@ def test_a_level_that_ends_leaves_nothing_in_the_mode():
     assert mode.get_mode().interpreter is not before
     forward_ad.exit_dual_level()
     assert mode.get_mode().interpreter is before
+
+
+DISABLED = {  # with tangents disabled for a part of the function
+    "a product": lambda L, x, off: x * off(lambda: x * 2),
+    "in place": lambda L, x, off: (y := x * 1, off(lambda: y.mul_(2)), y)[2],
+    "an assignment": lambda L, x, off: (y := x * 1, off(lambda: y.__setitem__(0, 5.0)), y)[2],
+    "softmax": lambda L, x, off: x - off(lambda: L.softmax(x, 0)),
+    "a view": lambda L, x, off: x * off(lambda: x.flip(0)[:1]),
+    "a matrix": lambda L, x, off: off(lambda: x[:, None] @ x[None]) @ x,
+    "everything": lambda L, x, off: off(lambda: x.sin()),
+}
+
+
+@pytest.mark.parametrize("name", DISABLED)
+@pytest.mark.parametrize("way", ["jvp", "nested", "dual level", "disabled outside", "vmap"])
+def test_tangents_can_be_disabled(name, way):
+    def run(L):
+        ad, x = L.autograd.forward_ad, L.tensor([0.5, -1.0, 2.0])
+
+        def off(part):
+            with ad._set_fwd_grad_enabled(False):
+                return part()
+
+        def f(x):
+            return DISABLED[name](L, x, off)
+
+        t = L.tensor([1.0, 2.0, 3.0])
+        if way == "jvp":
+            return L.func.jvp(f, (x,), (t,))[1]
+        if way == "vmap":
+            return L.vmap(lambda v: L.func.jvp(f, (x,), (v,))[1])(L.stack([t, x]))
+        if way == "nested":
+            return L.func.jvp(lambda x: L.func.jvp(f, (x,), (t,))[1], (x,), (t,))[1]
+        if way == "disabled outside":
+            with ad._set_fwd_grad_enabled(False):
+                return L.func.jvp(f, (x,), (t,))[1]
+        with ad.dual_level():
+            tangent = ad.unpack_dual(f(ad.make_dual(x, t))).tangent
+            return L.zeros(3) if tangent is None else tangent
+
+    want, found = run(torch), run(mytorch)
+    np.testing.assert_allclose(found.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)

@@ -194,6 +194,117 @@ def test_random_numbers_are_refused_unless_allowed(name):
     assert func.vmap(lambda a: mytorch.nn.functional.dropout(a, training=False))(x).tolist() == x.tolist()
 
 
+WITH_GENERATOR = {
+    "rand": lambda L, a, g: a + L.rand(20, generator=g),
+    "randn": lambda L, a, g: a + L.randn(20, generator=g),
+    "randint": lambda L, a, g: a + L.randint(1000, (20,), generator=g),
+    "randperm": lambda L, a, g: a + L.randperm(20, generator=g),
+    "normal of a size": lambda L, a, g: a + L.normal(0.0, 1.0, (20,), generator=g),
+    "shared multinomial": lambda L, a, g: a + L.multinomial(L.ones(1000), 20, generator=g),
+    "shared bernoulli": lambda L, a, g: a + L.bernoulli(L.full((20,), 0.5), generator=g),
+    "shared normal": lambda L, a, g: a + L.normal(L.zeros(20), L.ones(20), generator=g),
+    "shared poisson": lambda L, a, g: a + L.poisson(L.full((20,), 50.0), generator=g),
+    "uniform_": lambda L, a, g: (a * 1).uniform_(generator=g),
+    "normal_": lambda L, a, g: (a * 1).normal_(generator=g),
+    "bernoulli_": lambda L, a, g: (a * 1).bernoulli_(generator=g),
+    "exponential_": lambda L, a, g: (a * 1).exponential_(generator=g),
+    "random_": lambda L, a, g: (a * 1).random_(1000, generator=g),
+}
+
+
+@pytest.mark.parametrize("name", WITH_GENERATOR)
+@pytest.mark.parametrize("chunk_size", [None, 1, 2, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_random_numbers_of_any_generator(name, chunk_size, own):
+    """The rule of `randomness` holds for each generator, and `same` draws PyTorch's numbers once."""
+    found = {}
+    for L in (torch, mytorch):
+        generator = L.Generator().manual_seed(5) if own else None
+        L.manual_seed(5)
+
+        def run(randomness, L=L, generator=generator):
+            f = L.vmap(lambda a: WITH_GENERATOR[name](L, a, generator), randomness=randomness, chunk_size=chunk_size)
+            return f(L.zeros(4, 20)).tolist()
+
+        with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+            run("error")
+        found[L] = run("same")
+        if L is mytorch or not (own and chunk_size):  # PyTorch's chunks rewind the default generator only
+            assert found[L] == found[L][:1] * 4
+        # the generator has moved on as by one call, and each further call draws other numbers
+        assert len({tuple(row) for row in [*run("different"), found[L][0]]}) == 5
+    np.testing.assert_allclose(found[mytorch][0], found[torch][0], rtol=1e-5, atol=1e-6)
+
+
+def test_jacfwd_obeys_randomness():
+    for L in (torch, mytorch):
+        x = L.rand(3, 4)
+        with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+            L.func.jacfwd(lambda a, L=L: a * L.rand(4))(x)
+        same = L.func.jacfwd(lambda a, L=L: a * L.rand(4), randomness="same")(x).sum((2, 3))
+        assert bool((same == same[0]).all())
+        # each column has other numbers, so the columns of a broadcast factor differ
+        other = L.func.jacfwd(lambda a, L=L: a.sum() * L.rand(1), randomness="different")(x)
+        assert len(set(other.flatten().tolist())) == 12
+
+
+STRUCTURES = {  # what PyTorch refuses, and what it accepts although it looks unusual
+    "in_dims list": lambda L, x: L.vmap(L.mul, [0, 0])(x, x),
+    "in_dims str": lambda L, x: L.vmap(L.mul, "lol")(x, x),
+    "in_dims None": lambda L, x: L.vmap(L.sin, None)(x),
+    "in_dims short": lambda L, x: L.vmap(L.mul, (0,))(x, x),
+    "in_dims long": lambda L, x: L.vmap(L.mul, (0, 0, 0))(x, x),
+    "in_dims nested short": lambda L, x: L.vmap(lambda z: z[0] + z[1], ([0],))([x, x]),
+    "in_dims nested kind": lambda L, x: L.vmap(lambda z: z[0] + z[1], ((0, 0),))([x, x]),
+    "in_dims nested": lambda L, x: L.vmap(lambda z: z[0] + z[1], ([0, None],))([x, x[0]]),
+    "in_dims dict": lambda L, x: L.vmap(lambda z: z["a"] + z["b"], ({"a": 0, "b": 1},))({"a": x, "b": x.T}),
+    "in_dims other keys": lambda L, x: L.vmap(lambda z: z["a"], ({"c": 0},))({"a": x}),
+    "out_dims of one result": lambda L, x: L.vmap(L.sin, out_dims=(1,))(x),
+    "out_dims list": lambda L, x: L.vmap(L.sin, out_dims=[1])(x),
+    "out_dims long": lambda L, x: L.vmap(L.sin, out_dims=(1, 0))(x),
+    "out_dims kind": lambda L, x: L.vmap(lambda a: [a, a], out_dims=(1, 0))(x),
+    "out_dims nested": lambda L, x: L.vmap(lambda a: [a, (a, x)], out_dims=[1, (0, None)])(x),
+    "out_dims None of the batch": lambda L, x: L.vmap(L.sin, out_dims=None)(x),
+    "out_dims None of a value": lambda L, x: L.vmap(lambda a: (a, x.sum(), "word"), out_dims=(0, None, None))(x),
+    "a number": lambda L, x: L.vmap(lambda a: (a, 1))(x),
+    "chunk_size 0": lambda L, x: L.vmap(L.sin, chunk_size=0)(x),
+    "chunk_size -1": lambda L, x: L.vmap(L.sin, chunk_size=-1)(x),
+    "jacrev chunk_size 0": lambda L, x: L.func.jacrev(L.sin, chunk_size=0)(x),
+    "jacrev chunk_size 2": lambda L, x: L.func.jacrev(L.sin, chunk_size=2)(x),
+    "jacrev of complex": lambda L, x: L.func.jacrev(L.conj)(x + 1j),
+    "jacrev to complex": lambda L, x: L.func.jacrev(lambda a: a + 1j)(x),
+    "jacfwd of complex": lambda L, x: L.func.jacfwd(L.conj)(x + 1j),
+    "jacfwd to complex": lambda L, x: L.func.jacfwd(lambda a: a + 1j)(x),
+    "vjp of None": lambda L, x: L.func.vjp(lambda a: None, x),
+    "vjp of nothing": lambda L, x: L.func.vjp(lambda a: (), x),
+    "vjp of a number": lambda L, x: L.func.vjp(lambda a: 1.0, x),
+    "jvp of None": lambda L, x: L.func.jvp(lambda a: None, (x,), (x,)),
+    "jvp of nothing": lambda L, x: L.func.jvp(lambda a: (), (x,), (x,)),
+    "jvp of a number": lambda L, x: L.func.jvp(lambda a: 1.0, (x,), (x,)),
+    "jvp by a number": lambda L, x: L.func.jvp(L.sin, (1.0,), (x,)),
+    "jvp along a number": lambda L, x: L.func.jvp(L.sin, (x,), (1.0,)),
+    "jacrev of None": lambda L, x: L.func.jacrev(lambda a: None)(x),
+    "jacfwd of nothing": lambda L, x: L.func.jacfwd(lambda a: ())(x),
+    "view of strided samples": lambda L, x: L.vmap(lambda a: a.view(6), in_dims=1)(
+        L.stack([x, x, x], 1).transpose(0, 2)
+    ),
+    "view of dense samples": lambda L, x: L.vmap(lambda a: a.view(6), in_dims=1)(L.stack([x, x, x], 0).transpose(0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_structures_are_accepted_or_refused_as_in_pytorch(name):
+    outcomes = []
+    for L in (torch, mytorch):
+        try:
+            found = STRUCTURES[name](L, L.arange(6.0).reshape(2, 3))
+            leaves = L.utils._pytree.tree_flatten(found)[0]
+            outcomes.append([leaf if isinstance(leaf, str) else np.asarray(leaf).round(5).tolist() for leaf in leaves])
+        except Exception as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_no_data_leaves_a_tensor_without_elements():
     kept = mytorch.ones(3)
     for write in (

@@ -59,6 +59,11 @@ class Interpreter:
         if self.outer is not None:
             self.outer.check_out(tensors)
 
+    def draw(self, generator):
+        """Is called before a function draws random numbers from a generator."""
+        if self.outer is not None:
+            self.outer.draw(generator)
+
     def apply(self, function, args, kwargs):
         """Runs a custom autograd.Function."""
         with self.outside():
