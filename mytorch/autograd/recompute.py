@@ -222,7 +222,6 @@ class _Reentrant(Function):
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
-        ctx.set_materialize_grads(False)
         return function(*args)
 
     @staticmethod
@@ -240,7 +239,7 @@ class _Reentrant(Function):
         with in_mode(ctx.mode), _random_numbers_of(ctx.rng):
             outs = ctx.function(*args)
         outs = outs if isinstance(outs, tuple) else (outs,)
-        used = [i for i, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad and grads[i] is not None]
+        used = [i for i, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
         if not used:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         with enable_grad():

@@ -127,11 +127,12 @@ def test_saved_tensors_hooks_of_functions_lists_and_second_derivatives():
 def test_save_on_cpu_disabling_and_mutation():
     for L in BOTH:
         graph = L.autograd.graph
-        x = L.tensor(X, requires_grad=True)
-        with graph.save_on_cpu():
-            y = (x * x).sum()
-        y.backward()
-        np.testing.assert_allclose(_host(x.grad), 2 * X)
+        for options in ({}, {"pin_memory": True}):
+            x = L.tensor(X, requires_grad=True)
+            with graph.save_on_cpu(**options):
+                y = (x * x).sum()
+            y.backward()
+            np.testing.assert_allclose(_host(x.grad), 2 * X)
         with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
             with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
                 pass
@@ -437,3 +438,35 @@ def test_pack_hooks_keep_the_parameter_before_a_change():
         p.mul_(10)
     y.backward()
     assert p.grad.tolist() == [1.0, 4.0]
+
+
+RESULTS = {  # of a checkpointed function of x (3,) and w (3,)
+    "one": lambda x, w: (x * w).sin(),
+    "two": lambda x, w: ((x * w).sin(), x + w),
+    "an unused one": lambda x, w: (x * w, w.exp()),
+    "a constant": lambda x, w: (x * w, w.detach() + 1),
+    "an integer tensor": lambda x, w: (x * w, (x > 0).long()),
+    "a number": lambda x, w: (x * w, 3),
+    "None first": lambda x, w: (None, x * w),
+    "a word between": lambda x, w: (x * w, "word", w * 2),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("used", ["all", "first", "last"])
+def test_results_of_checkpointed_functions(name, reentrant, used):
+    outcomes = []
+    for L in BOTH:
+        x, w = (L.tensor(a, requires_grad=True) for a in (X[:3] + 0.5, X[:3] * 2 - 1))
+        found = L.utils.checkpoint.checkpoint(RESULTS[name], x, w, use_reentrant=reentrant)
+        found = found if isinstance(found, tuple) else (found,)
+        tensors = [t for t in found if isinstance(t, L.Tensor) and t.requires_grad]
+        tensors = {"all": tensors, "first": tensors[:1], "last": tensors[-1:]}[used]
+        sum((t * (i + 2)).square().sum() for i, t in enumerate(tensors)).backward()
+        outcomes.append([len(found)] + [None if t.grad is None else _host(t.grad) for t in (x, w)])
+    assert outcomes[0][0] == outcomes[1][0]
+    for mine, theirs in zip(outcomes[0][1:], outcomes[1][1:], strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5)

@@ -206,6 +206,7 @@ def test_nothing_is_left_behind(how):
         os.kill(iterator._workers[1].process.pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="killed by signal"):
             list(iterator)
+        assert multiprocessing.active_children() == []  # also while the iterator lives
     del iterator
     assert multiprocessing.active_children() == []
     assert float(batch["x"][1, 5]) == 1.0

@@ -505,3 +505,24 @@ def test_ctc_loss_of_undefined_probabilities(seed, large, value):
     np.testing.assert_allclose(mine, theirs, rtol=1e-9)
     fits = np.isfinite(gradient) & np.isfinite(theirs)[None, :, None]
     np.testing.assert_allclose(own[fits], gradient[fits], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+@pytest.mark.parametrize(
+    "shape", [(3,), (2, 3), (3, 3), (2, 3, 3), (3, 3, 3), (2, 3, 4), (3, 3, 2, 3), (2, 2, 2, 2), (0, 3), (2, 3, 0)]
+)
+def test_axis_of_the_classes(name, shape):
+    """The classes are on axis 1 whenever the shapes allow it, also where they would fit on the last axis."""
+    rng = np.random.default_rng(sum(shape))
+    x = rng.standard_normal(shape).astype(np.float32)
+    want = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    target = rng.integers(0, shape[min(1, len(shape) - 1)], want)
+    upstream = rng.standard_normal(want).astype(np.float32)
+    outcomes = []
+    for L in (torch, mytorch):
+        logits = L.tensor(x, requires_grad=True)
+        loss = getattr(L.nn.functional, name)(logits, L.tensor(target), reduction="none")
+        loss.backward(L.tensor(upstream))
+        outcomes.append((loss.detach().numpy(), logits.grad.numpy()))
+    for theirs, mine in zip(*outcomes, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
