@@ -62,27 +62,29 @@ def by_bits(condition, x, y):
     return out.reshape(condition.shape)
 
 
-def ascontiguousarray(x):
-    """NumPy's `ascontiguousarray`, with a faster copy of transposed arrays in strips of a cache line.
+def write_row_major(out, x):
+    """Copies x into a contiguous array of its shape and dtype.
 
-    The strips are faster if the elements of a row map to the same few sets of the cache: for strides that are multiples of a high
-    power of two, and for large matrices. Images with a few channels are copied channel by channel.
+    Rows without gaps are copied as single elements. Transposed arrays are copied in strips of a cache line, if the elements of a row
+    map to the same few sets of the cache: for strides that are multiples of a high power of two, and for large matrices. Images with
+    a few channels are copied channel by channel.
     """
-    if x.size < LARGE or x.flags.c_contiguous:
-        return np.ascontiguousarray(x)
     width, step, few = max(32 // x.itemsize, 1), x.strides[-1], x.shape[-1] <= 4
     conflicts = step % (512 if x.ndim == 2 else 2048) == 0 or (x.ndim == 2 and x.nbytes >= 1 << 25)
     in_columns = any(s == x.itemsize and n >= width for s, n in zip(x.strides, x.shape, strict=True))
-    if step == x.itemsize or not in_columns or not (few or conflicts):
-        return np.ascontiguousarray(x)
-    out = np.empty(x.shape, x.dtype)
+    if step == x.itemsize:
+        row = f"V{x.itemsize * x.shape[-1]}"
+        out.view(row)[...] = x.view(row)
+        return
+    if not in_columns or not (few or conflicts):
+        out[...] = x
+        return
     width = 1 if few else width
     for start in range(0, x.shape[-1], width):
         out[..., start : start + width] = x[..., start : start + width]
-    return out
 
 
-def reshape(x, shape):
+def reshape(x, shape, ascontiguousarray):
     """NumPy's `reshape`. If a copy is necessary, it is made by `ascontiguousarray`."""
     if x.size < LARGE or x.flags.c_contiguous:
         return x.reshape(shape)

@@ -223,7 +223,13 @@ def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
 def _large_sum(x, axis=None, dtype=None, keepdims=False):
     if dtype is None and x.dtype.itemsize == 2 and x.dtype.kind in "fV":
         return numpy_ns.cast(np.asarray(numpy_ns.sum(numpy_ns.cast(x, np.float32), axis, None, keepdims)), x.dtype)
+    if dtype is None and x.dtype.kind in "iu":
+        return numpy_ns.large_reduction(_sum_of_integers, x, axis, keepdims, np.add)
     return blocks.add_reduce(x, axis, dtype, keepdims)
+
+
+def _sum_of_integers(x, axis, keepdims):
+    return np.add.reduce(x, axis, None, None, keepdims)
 
 
 def _numpy_where(condition, x, y):
@@ -232,15 +238,25 @@ def _numpy_where(condition, x, y):
     return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
+def _numpy_contiguous(x):
+    """NumPy's `ascontiguousarray`, with faster copies of large arrays."""
+    if x.size < blocks.LARGE or x.flags.c_contiguous:
+        return np.ascontiguousarray(x)
+    out = np.empty(x.shape, x.dtype)
+    numpy_ns.large_copy(out, x, blocks.write_row_major)
+    return out
+
+
 def _reduction(ufunc):
     """Returns a reduction by a NumPy ufunc without NumPy's Python wrapper."""
+    exact = None if ufunc is np.multiply else ufunc
 
     def plain(x, axis, keepdims):
         return ufunc.reduce(x, axis, None, None, keepdims)
 
     def reduce(x, axis=None, keepdims=False):
         if x.size >= blocks.LARGE:
-            return numpy_ns.large_reduction(plain, x, axis, keepdims)
+            return numpy_ns.large_reduction(plain, x, axis, keepdims, exact)
         return ufunc.reduce(x, axis, None, None, keepdims)
 
     return reduce
@@ -253,7 +269,7 @@ def _position(method):
         if axis is None or axis in (-1, x.ndim - 1):
             return method(x, axis, None, keepdims=keepdims)
         # NumPy moves the axis to the end, too, but with a slower copy.
-        found = method(blocks.ascontiguousarray(np.moveaxis(x, axis, -1)), -1)
+        found = method(_numpy_contiguous(np.moveaxis(x, axis, -1)), -1)
         return np.expand_dims(found, axis) if keepdims else found
 
     def position(x, axis=None, keepdims=False):
@@ -364,15 +380,16 @@ numpy_ns = Namespace(
     half_product=_half_product,
     rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
-    reshape=blocks.reshape,
-    ascontiguousarray=blocks.ascontiguousarray,
+    reshape=lambda x, shape: blocks.reshape(x, shape, _numpy_contiguous),
+    ascontiguousarray=_numpy_contiguous,
     tril=blocks.tril,
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
-    # kernels/arrays.py replaces the next three.
+    # kernels/arrays.py replaces the next four.
     flipped=lambda x, axes: np.flip(x, axes).copy(),
-    large_reduction=lambda reduce, x, axis, keepdims: reduce(x, axis, keepdims),
+    large_copy=lambda out, x, write: write(out, x),
+    large_reduction=lambda reduce, x, axis, keepdims, merge=None: reduce(x, axis, keepdims),
     large_where=blocks.where,
     stack=_numpy_stack,
     top=blocks.top,

@@ -246,7 +246,7 @@ class Batch(Interpreter):
     def draw(self, generator):
         super().draw(generator)
         self.draws.note(generator)
-        if self.draws.randomness == "different":
+        if self.draws.randomness == "different" and self.size > 1:
             raise Unbatched("vmap: the function draws random numbers.")
 
     def check_out(self, tensors):

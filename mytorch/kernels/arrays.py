@@ -51,4 +51,4 @@ def _cast(x, dtype):
 
 
 _compiled("cast", "cast", _cast)
-numpy_ns.extend(large_reduction=parts.rows)
+numpy_ns.extend(large_copy=parts.assign, large_reduction=parts.rows)

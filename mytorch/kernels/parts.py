@@ -4,7 +4,7 @@ NumPy computes on one thread. Since an element of an elementwise function depend
 other row, both can be computed part by part, on several threads. A ufunc writes each part into the result. A function that is composed of
 several steps returns a new array, which is copied, so a composed function of one step is not divided.
 
-Dividing a call costs about 15 microseconds, in which a sum of 10^5 numbers is complete, but not their sines. So the first calls of a
+Dividing a call costs about 10 microseconds, in which a sum of 10^5 numbers is complete, but not their sines. So the first calls of a
 function with a dtype run on one thread and are measured, and the next ones are divided if they take long enough.
 
 The results have the same bits in both cases and for any number of threads: the parts begin at multiples of 64 elements, so that
@@ -20,9 +20,9 @@ import numpy as np
 from ..arrays import memory_format
 from . import threads
 
-LEAST = 1 << 17  # elements of a result from which dividing can pay
+LEAST = 1 << 16  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
-WORTH = 45e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
+WORTH = 25e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
 STEPS = 4  # a composed function pays this for each part and step, so it needs as many times WORTH
 CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
@@ -121,14 +121,18 @@ def update(function, out, *operands):
         _undivided(pays, key, out.size, function, *operands, out=out)
 
 
-def assign(out, source):
-    """Executes out[...] = source."""
-    key = "copy", out.dtype, getattr(source, "dtype", None)
+def _assign(out, source):
+    out[...] = source
+
+
+def assign(out, source, write=_assign):
+    """Executes write(out, source), by default out[...] = source."""
+    key = write, out.dtype, getattr(source, "dtype", None)
     pays = _pays(key, out.size)
     if pays and _can_divide(out, (source,)):
-        threads.run(_assign, _cut(_count(out.size), out, (source,)))
+        threads.run(write, _cut(_count(out.size), out, (source,)))
     else:
-        _undivided(pays, key, out.size, _assign, out, source)
+        _undivided(pays, key, out.size, write, out, source)
 
 
 def copied(x, dtype=None, order="K"):
@@ -136,7 +140,7 @@ def copied(x, dtype=None, order="K"):
     dtype = x.dtype if dtype is None else np.dtype(dtype)
     if x.size < LEAST or threads.get_num_threads() == 1:
         return x.astype(dtype, order)
-    key = "copy", dtype, x.dtype
+    key = _assign, dtype, x.dtype
     pays = _pays(key, x.size)
     if not pays:
         return _undivided(pays, key, x.size, x.astype, dtype, order)
@@ -145,23 +149,27 @@ def copied(x, dtype=None, order="K"):
     return out
 
 
-def rows(function, x, axis, keepdims):
-    """Returns function(x, axis, keepdims), a reduction. The parts are ranges of an axis that is not reduced.
+def rows(function, x, axis, keepdims, merge=None):
+    """Returns function(x, axis, keepdims), a reduction.
+
+    The parts are ranges of an axis that is not reduced. If the order of the elements does not matter, they may also be ranges of a reduced
+    axis, and a ufunc merges their results.
 
     Args:
         axis: an axis, a tuple of axes, or None for all.
+        merge: the ufunc, or None if the order matters.
     """
-    if x.size < LEAST or axis is None or threads.get_num_threads() == 1:
+    if x.size < LEAST or threads.get_num_threads() == 1:
         return function(x, axis, keepdims)
-    axes = [a % x.ndim for a in (axis if type(axis) is tuple else (axis,))]
-    kept = [a for a in range(x.ndim) if a not in axes and x.shape[a] > 1]
-    if not kept:
+    axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if type(axis) is tuple else (axis,))]
+    usable = [a for a in range(x.ndim) if x.shape[a] > 1 and (merge is not None or a not in axes)]
+    if not usable:
         return function(x, axis, keepdims)
     key = function, x.dtype, x.ndim - 1 in axes
     pays = _pays(key, x.size)
     if not pays:
         return _undivided(pays, key, x.size, function, x, axis, keepdims)
-    along = max(kept, key=lambda a: abs(x.strides[a]))
+    along = max(usable, key=lambda a: abs(x.strides[a]))
     calls = _slices(_count(x.size), along, x, ())
     parts = [None] * len(calls)
 
@@ -169,6 +177,8 @@ def rows(function, x, axis, keepdims):
         parts[i] = function(part, axis, keepdims)
 
     threads.run(reduce, [(i, part) for i, (part,) in enumerate(calls)])
+    if along in axes:
+        return merge.reduce(np.stack(parts), 0)
     return np.concatenate(parts, along if keepdims else along - sum(a < along for a in axes))
 
 
@@ -235,7 +245,3 @@ def _into(function, out, *operands):
 
 def _copied(function, out, *operands):
     out[...] = function(*operands)
-
-
-def _assign(out, source):
-    out[...] = source

@@ -34,7 +34,8 @@ def _from_environment():
 
 
 _count = _from_environment()
-_jobs = SimpleQueue()
+_live = []  # the jobs that `run` has not completed
+_asleep = []  # for each sleeping thread, the queue that wakes it
 _started = 0
 _starting = threading.Lock()
 _within = threading.local()  # `job`: True in a thread that executes calls of `run`
@@ -61,18 +62,26 @@ def set_num_threads(n):
 
 
 class _Job:
-    """Calls of one function, which any thread may execute."""
+    """Calls of one function, which any thread may execute. Each helping thread takes a context."""
 
-    __slots__ = ("done", "function", "left")
+    __slots__ = ("contexts", "done", "function", "left")
 
-    def __init__(self, function, calls):
+    def __init__(self, function, calls, helpers):
         self.function, self.left, self.done = function, deque(calls), SimpleQueue()
+        self.contexts = [copy_context() for _ in range(helpers)]
+
+    def help(self):
+        """Executes calls in a thread of the pool, unless enough threads have come before."""
+        try:
+            context = self.contexts.pop()  # atomic, as is deque.popleft below, so threads need no lock
+        except IndexError:
+            return
+        context.run(self.work)
 
     def work(self):
         """Executes calls until none is left. The result or the exception of each call is put into `done`."""
         while True:
             try:
-                # deque.popleft is atomic, so threads need no lock to take the next call.
                 arguments = self.left.popleft()
             except IndexError:
                 return
@@ -82,22 +91,33 @@ class _Job:
                 self.done.put(error)
 
 
-def _serve(jobs):
-    _within.job = True
-    # Poll for a while (`rest`), then block in `get` until the next job.
-    seen = _posted.item()
+def _serve():
+    """Helps with all live jobs, polls for a while (`rest`), and then sleeps until the next job.
+
+    It looks at what is live and not at what was submitted. A thread that is late has nothing to catch up with.
+    """
+    _within.job, bell = True, SimpleQueue()
     while True:
-        if hooks.rest is not None:
-            hooks.rest(_ended, _posted, seen, LOOKS)
-        job, context = jobs.get()
         seen = _posted.item()
-        context.run(job.work)
+        for job in list(_live):
+            job.help()
+        job = None
+        if hooks.rest is not None and hooks.rest(_ended, _posted, seen, LOOKS) != seen:
+            continue
+        _asleep.append(bell)
+        if _posted.item() == seen:
+            bell.get()
+        else:
+            try:
+                _asleep.remove(bell)
+            except ValueError:  # `run` has taken it and rings
+                bell.get()
 
 
 def _forget_threads():
     """Resets the pool in a forked child, which has none of the parent's threads."""
-    global _jobs, _started, _starting
-    _jobs, _started, _starting = SimpleQueue(), 0, threading.Lock()
+    global _live, _asleep, _started, _starting
+    _live, _asleep, _started, _starting = [], [], 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -133,19 +153,23 @@ def run(function, calls):
     if _started < helpers:
         with _starting:
             while _started < helpers:
-                threading.Thread(target=_serve, args=(_jobs,), daemon=True, name="mytorch-kernel").start()
+                threading.Thread(target=_serve, daemon=True, name="mytorch-kernel").start()
                 _started += 1
-    # One queue entry per helper. A helper that comes too late finds no calls left.
-    job = _Job(function, calls)
-    for _ in range(helpers):
-        _jobs.put((job, copy_context()))
+    job = _Job(function, calls, helpers)
+    _live.append(job)
     ended = _ended.item()
     _posted[0] += 1
+    for _ in range(helpers):
+        try:
+            _asleep.pop().put(None)
+        except IndexError:
+            break
     _within.job = True
     try:
         job.work()
     finally:  # also after Ctrl-C
         _within.job = False
+        _live.remove(job)
     while hooks.watch is not None and job.done.qsize() < len(calls):
         before, ended = ended, hooks.watch(_ended, ended, LOOKS)
         if ended == before:  # no thread finished while polling: block until the last call ends

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -102,6 +104,30 @@ def test_every_chunk_is_done_once_however_long_threads_watch(three, looks, monke
     for caller in callers:
         caller.join(60)
     assert not failures
+
+
+def test_threads_that_are_late_have_nothing_to_catch_up_with(three):
+    """After many jobs that ended before a helper came, the pool refers to none of them, and the next job gets help at once."""
+
+    def short(i):
+        pass
+
+    class Work:
+        def __call__(self, barrier):
+            barrier.wait()
+
+    for _ in range(3000):
+        threads.run(short, [(i,) for i in range(3)])
+    assert not threads._live
+    work = Work()
+    barrier = threading.Barrier(3, timeout=120)
+    threads.run(work, [(barrier,)] * 3)
+    dies = weakref.ref(work)
+    del work
+    end = time.monotonic() + 60
+    while dies() is not None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert dies() is None
 
 
 def test_set_num_threads_is_how_many_work(three):
