@@ -7,6 +7,7 @@ float32 loses a digit for each factor of 10 in length. Here, such an axis is sum
 import numpy as np
 
 LARGE = 1 << 13  # from this number of elements on, blocks are faster than one call of NumPy's function
+SHARED = 1 << 16  # from this number of elements on, several threads can copy faster than one
 KEYED = 1 << 10  # from this number of elements on, sorting integer keys is faster than a stable argsort
 _BLOCK = 1 << 14  # elements of a block of `by_bits`: three blocks of float32 fit into the second-level cache
 _GROUP = 16  # elements of a group of a sum
@@ -60,6 +61,11 @@ def by_bits(condition, x, y):
         to &= m
         to ^= b
     return out.reshape(condition.shape)
+
+
+def write(out, x):
+    """Copies x into an array."""
+    out[...] = x
 
 
 def write_row_major(out, x):

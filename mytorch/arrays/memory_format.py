@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .copies import row_major
+from .namespaces import duplicate
 
 
 class memory_format:
@@ -429,10 +430,10 @@ def laid_out(g, owned, tensor):
         strides = strides if is_dense(raw.shape, strides) else row_major(raw.shape)
         if not _agree(g, strides):
             laid = placed(g, strides)
-            return laid if laid is not g else g.copy("K")
+            return laid if laid is not g else duplicate(g, "K")
         if not owned:
-            return g.copy("K")
-    return g if owned else g.copy()
+            return duplicate(g, "K")
+    return g if owned else duplicate(g)
 
 
 def _agree(raw, strides):

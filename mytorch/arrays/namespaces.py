@@ -6,6 +6,7 @@ file and gpu.py hide the differences between NumPy and CuPy, so that no op needs
 """
 
 import functools
+import itertools
 import math
 import warnings
 
@@ -320,10 +321,37 @@ def _numpy_broadcast_to(x, shape):
     return x.reshape(shape) if out.size == x.size and out.size else out
 
 
+def duplicate(x, order="C"):
+    """Returns x.copy(order). Large arrays on the CPU are copied by several threads."""
+    if type(x) is not ndarray or x.size < blocks.SHARED:
+        return x.copy(order)
+    out = np.empty_like(x, order=order)
+    numpy_ns.large_copy(out, x)
+    return out
+
+
+def _numpy_concatenate(arrays, axis=0):
+    """NumPy's `concatenate`. Large arrays are copied by several threads."""
+    first = arrays[0]
+    if all(x.size < blocks.SHARED for x in arrays) or any(
+        x.dtype != first.dtype or x.ndim != first.ndim for x in arrays
+    ):
+        return np.concatenate(arrays, axis)
+    axis %= first.ndim
+    ends = list(itertools.accumulate([x.shape[axis] for x in arrays]))
+    out, prefix = (
+        np.empty((*first.shape[:axis], ends[-1], *first.shape[axis + 1 :]), first.dtype),
+        (slice(None),) * axis,
+    )
+    for x, end in zip(arrays, ends, strict=True):
+        numpy_ns.large_copy(out[(*prefix, slice(end - x.shape[axis], end))], x)
+    return out
+
+
 def _numpy_stack(arrays, axis=0):
     """NumPy's `stack` without its checks."""
     prefix = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
-    return np.concatenate([x[(*prefix, None)] for x in arrays], len(prefix))
+    return _numpy_concatenate([x[(*prefix, None)] for x in arrays], len(prefix))
 
 
 @functools.lru_cache(64)
@@ -365,6 +393,7 @@ numpy_ns = Namespace(
     squeeze=lambda x, axis: x.squeeze(axis),
     take_along_axis=_numpy_take_along_axis,
     running_best=_numpy_running_best,
+    concatenate=_numpy_concatenate,
     cumsum=functools.partial(blocks.accumulate, np.add),
     cumprod=functools.partial(blocks.accumulate, np.multiply),
     max=_reduction(np.maximum),
@@ -388,7 +417,7 @@ numpy_ns = Namespace(
     grid=_numpy_grid,
     # kernels/arrays.py replaces the next four.
     flipped=lambda x, axes: np.flip(x, axes).copy(),
-    large_copy=lambda out, x, write: write(out, x),
+    large_copy=lambda out, x, write=blocks.write: write(out, x),
     large_reduction=lambda reduce, x, axis, keepdims, merge=None: reduce(x, axis, keepdims),
     large_where=blocks.where,
     stack=_numpy_stack,

@@ -20,7 +20,7 @@ from ..arrays import config, copied, hooks, is_raw
 from ..arrays.array import Array
 from ..arrays.errors import GraphFreedError, InPlaceError
 from ..arrays.memory_format import laid_out
-from ..arrays.namespaces import Namespace
+from ..arrays.namespaces import Namespace, duplicate
 
 
 def shown(node):
@@ -126,7 +126,7 @@ class Leaf(_HookedNode, Edge):
                 if g.ndim > 1:
                     g = laid_out(g, owned, self.variable)
                 elif not owned:
-                    g = g.copy()
+                    g = duplicate(g)
                 self.grad = Array._wrap(g)
             else:
                 array = grad if type(grad) is Array else grad._mt_data

@@ -553,12 +553,29 @@ def _formula_of(node, parent, gp, results):
     return f"{node.label} ({node.op.name}, input '{node.op.input_name(_position(node, parent, gp, results))}')"
 
 
+def _references_to_base(view):
+    base = view.base
+    return sys.getrefcount(base)
+
+
+_ONE = _references_to_base(
+    asarray([0.0, 0.0]).reshape(2, 1)
+)  # the view is the only reference, apart from those of the function
+
+
 def _is_fresh(gp, g, edge, results):
     """Returns True if a formula allocated this array for one input. It is not the upstream gradient or a view of it."""
-    # A view has a base, and shares its memory with a saved array or the upstream gradient. An array without one was just allocated,
-    # unless the formula returned `g` itself. With several outputs, it can also return one of theirs, or one array twice.
-    if gp.base is not None or type(g) is not list:
-        return gp is not g and gp.base is None
+    # A view has a base, and shares its memory with a saved array or the upstream gradient, unless it is all of an array that nothing else
+    # refers to. An array without a base was just allocated, unless the formula returned `g` itself. With several outputs, it can also
+    # return one of theirs, or one array twice.
+    alone = gp.base is None or (
+        type(gp.base) is ndarray
+        and gp.base.base is None
+        and gp.base.nbytes == gp.nbytes
+        and _references_to_base(gp) == _ONE
+    )
+    if not alone or type(g) is not list:
+        return gp is not g and alone
     return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
 
 

@@ -17,10 +17,10 @@ from time import thread_time
 
 import numpy as np
 
-from ..arrays import memory_format
+from ..arrays import blocks, memory_format
 from . import threads
 
-LEAST = 1 << 16  # elements of a result from which dividing can pay
+LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 WORTH = 25e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
 STEPS = 4  # a composed function pays this for each part and step, so it needs as many times WORTH
@@ -121,11 +121,7 @@ def update(function, out, *operands):
         _undivided(pays, key, out.size, function, *operands, out=out)
 
 
-def _assign(out, source):
-    out[...] = source
-
-
-def assign(out, source, write=_assign):
+def assign(out, source, write=blocks.write):
     """Executes write(out, source), by default out[...] = source."""
     key = write, out.dtype, getattr(source, "dtype", None)
     pays = _pays(key, out.size)
@@ -140,7 +136,7 @@ def copied(x, dtype=None, order="K"):
     dtype = x.dtype if dtype is None else np.dtype(dtype)
     if x.size < LEAST or threads.get_num_threads() == 1:
         return x.astype(dtype, order)
-    key = _assign, dtype, x.dtype
+    key = blocks.write, dtype, x.dtype
     pays = _pays(key, x.size)
     if not pays:
         return _undivided(pays, key, x.size, x.astype, dtype, order)

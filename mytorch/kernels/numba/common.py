@@ -184,9 +184,9 @@ def flat(x):
 def each(loop, *arrays, constants=()):
     """Returns a new array that an elementwise loop computes from arrays of one shape. Constants are passed as float32."""
     flats = [flat(a) for a in arrays]
-    out = np.empty_like(flats[-1])
-    split(loop, out.size, (*flats, out), *map(np.float32, constants))
-    return out.reshape(arrays[-1].shape)
+    out = np.empty(arrays[-1].shape, arrays[-1].dtype)
+    split(loop, out.size, (*flats, out.reshape(-1)), *map(np.float32, constants))
+    return out
 
 
 def is_float32(*arrays):
