@@ -12,6 +12,7 @@ from .arrays import dtypes
 from .arrays.array import on_input_device
 from .arrays.errors import warn
 from .arrays.tensor import Tensor
+from .autograd.function import Function
 from .compat import return_types
 from .ops.creation import ones
 from .ops.decompositions import in_column_order
@@ -19,10 +20,12 @@ from .ops.dispatch.bind import PUBLIC, found_by_pickle, public_names
 from .ops.dispatch.out import takes_out
 from .ops.dispatch.precision import in_precision
 from .ops.dispatch.unwrap import on_device_of, raw_of, to_cpu
+from .ops.elementwise import where
 from .ops.elementwise import without_derivative as _without_derivative
 from .ops.functional import pad
 from .ops.movement import stack
 from .ops.random import normal
+from .ops.reduction import normalize_dim
 from .ops.scatter import reduction_name
 
 _Geqrf, _Histogram, _Svd, _Triangular, _Qr, _Lu = (
@@ -391,12 +394,28 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     return _Histogram(found[0], tuple(found[1:]))
 
 
+class _Extreme(Function):
+    """The largest or smallest rows of a segment. Equal ones share the gradient; NaN is the extreme of NaN."""
+
+    @staticmethod
+    def forward(ctx, segment, largest):
+        value = segment.amax(0) if largest else segment.amin(0)
+        chosen = ((segment == value) | (segment.isnan() & value.isnan())).to(segment.dtype)
+        ctx.save_for_backward(chosen / chosen.sum(0))
+        return value
+
+    @staticmethod
+    def backward(ctx, g):
+        (shares,) = ctx.saved_tensors
+        return g * shares, None
+
+
 _SEGMENTS = {  # reduction of a segment, combination with the initial value, result of an empty segment
-    "sum": (Tensor.sum, operator.add, 0.0),
-    "mean": (Tensor.sum, operator.add, math.nan),
-    "amax": (Tensor.amax, Tensor.maximum, -math.inf),
-    "amin": (Tensor.amin, Tensor.minimum, math.inf),
-    "prod": (Tensor.prod, operator.mul, 1.0),
+    "sum": (lambda x: x.sum(0), operator.add, 0.0),
+    "mean": (lambda x: x.sum(0), operator.add, math.nan),
+    "amax": (lambda x: _Extreme.apply(x, True), lambda x, initial: where(x < initial, initial, x), -math.inf),
+    "amin": (lambda x: _Extreme.apply(x, False), lambda x, initial: where(x > initial, initial, x), math.inf),
+    "prod": (lambda x: x.prod(0), operator.mul, 1.0),
 }
 
 
@@ -404,25 +423,54 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     """Reduces consecutive segments of an axis: "sum", "mean", "amax", "amin" or "prod".
 
     Args:
-        data: the tensor.
+        data: the tensor, of floats.
         reduce: the reduction.
-        lengths: lengths of the segments along its last axis; earlier axes match data.
-        indices: not supported.
-        offsets: starts of the segments and the end of the last, instead of lengths.
-        unsafe: skip checks.
-        initial: result of an empty segment, and start value of other segments.
+        lengths: integers (…, segments), the lengths of the segments along `axis`; the earlier axes match those of `data`.
+        indices: for compatibility with PyTorch.
+        offsets: integers (…, segments + 1), the start of each segment and the end of the last one; `lengths` are then ignored.
+        axis: the axis of the segments, the last one of `lengths` or `offsets` (default: 0).
+        unsafe: do not require that the lengths add up to the size of the axis (default: False).
+        initial: result of an empty segment, and start value of other segments (default: depends on the reduction).
+
+    Raises:
+        RuntimeError: neither lengths nor offsets are given, `indices` is, a length is negative, a segment ends outside of the axis, or
+            shapes do not match.
+        NotImplementedError: `data` is not floating-point, or lengths are not integers.
+
+    Example:
+        >>> mytorch.segment_reduce(tensor([1.0, 2.0, 3.0]), "sum", lengths=tensor([1, 2])).tolist()
+        [1.0, 5.0]
     """
-    reduce = reduction_name(reduce)
-    if lengths is None:
-        if offsets is None:
-            raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-        lengths = offsets.diff(dim=-1)
-    lead = tuple(data.shape[:axis])
+    reduce, axis = reduction_name(reduce), normalize_dim(axis, data.ndim)
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet. Use lengths or offsets.")
+    given = lengths if offsets is None else offsets
+    if given is None:
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    if not data.dtype.is_floating_point or given.dtype.is_floating_point or given.dtype.is_complex:
+        raise NotImplementedError(
+            f"segment_reduce: expected floats and integer lengths, not implemented for {data.dtype} and {given.dtype}."
+        )
+    lead, size = tuple(data.shape[:axis]), data.shape[axis]
+    if given.ndim != axis + 1 or tuple(given.shape[:-1]) != lead:
+        raise RuntimeError(
+            f"segment_reduce: expected lengths or offsets of the shape {(*lead, 'segments')}, got {tuple(given.shape)}."
+        )
+    numbers = to_cpu(raw_of(given)).astype(np.int64)
+    if offsets is None:
+        if (numbers < 0).any():
+            raise RuntimeError("segment_reduce(): lengths contains negative value!")
+        if not unsafe and (numbers.sum(-1) != size).any():
+            raise RuntimeError(
+                f"segment_reduce(): Expected all rows of lengths along axis to sum to data.size({axis}), {size}, when !unsafe."
+            )
+        numbers = np.concatenate([np.zeros((*lead, 1), np.int64), numbers.cumsum(-1)], -1)
+    if numbers.size and (numbers.min() < 0 or numbers.max() > size or (np.diff(numbers) < 0).any()):
+        raise RuntimeError(f"segment_reduce(): Expected ascending offsets from 0 to {size}, got {numbers.tolist()}.")
     rows = []
-    for where in np.ndindex(*lead):
-        ends = np.cumsum([0, *lengths[where].tolist()]).tolist()
-        rows += [_reduced(data[where][a:b], reduce, initial) for a, b in itertools.pairwise(ends)]
-    shape = (*lead, lengths.shape[-1], *data.shape[axis + 1 :])
+    for where_ in np.ndindex(*lead):
+        rows += [_reduced(data[where_][a:b], reduce, initial) for a, b in itertools.pairwise(numbers[where_].tolist())]
+    shape = (*lead, numbers.shape[-1] - 1, *data.shape[axis + 1 :])
     return stack(rows).reshape(shape) if rows else data.new_zeros(shape)
 
 
@@ -430,9 +478,9 @@ def _reduced(segment, reduce, initial):
     of_segment, join, default = _SEGMENTS[reduce]
     if not len(segment):
         return segment.new_full(segment.shape[1:], default if initial is None else initial)
-    value = of_segment(segment, 0)
+    value = of_segment(segment)
     if initial is not None:
-        value = join(value, segment.new_full((), initial))
+        value = join(value, initial)
     return value / len(segment) if reduce == "mean" else value
 
 
