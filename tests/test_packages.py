@@ -387,6 +387,38 @@ def test_futures():
         futures.Future().value()
 
 
+def test_an_error_of_a_callback_does_not_reach_the_result():
+    from mytorch.compat import futures
+
+    def fails(future):
+        raise ValueError("of the callback")
+
+    for early in (True, False):
+        future, later = futures.Future(), []
+        if early:
+            future.add_done_callback(fails)
+            future.add_done_callback(lambda f: later.append(f.value()))
+            with pytest.warns(UserWarning, match="a callback raised ValueError: of the callback"):
+                future.set_result(3)
+        else:
+            future.set_result(3)
+            with pytest.warns(UserWarning, match="of the callback"):
+                future.add_done_callback(fails)
+            future.add_done_callback(lambda f: later.append(f.value()))
+        assert (future.wait(), later) == (3, [3])
+
+
+def test_sdp_kernel_selects_attention():
+    from mytorch.compat.backends import cuda
+
+    q = mytorch.randn(1, 2, 5, 4)
+    want = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
+    for options in ({}, {"enable_flash": False, "enable_mem_efficient": False, "enable_cudnn": False}):
+        with pytest.warns(FutureWarning, match="sdp_kernel"), cuda.sdp_kernel(**options):
+            found = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
+        assert mytorch.allclose(found, want, atol=1e-6)
+
+
 def test_distributions_in_other_class_hierarchies():
     """gpytorch and pyro combine distributions and transforms with modules, and replace attributes by properties."""
     D, nn = mytorch.distributions, mytorch.nn

@@ -5,6 +5,7 @@ import sys
 from types import ModuleType
 
 from ..arrays import config
+from ..arrays.errors import warn
 from .names import set_float32_matmul_precision
 
 
@@ -16,6 +17,21 @@ def _attention_switches():
         switches[f"enable_{word}_sdp"] = lambda enabled, word=word: told.__setitem__(word, bool(enabled))
         switches[f"{word}_sdp_enabled"] = lambda word=word: told.get(word, True)
     return switches
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """Selects the implementations of attention. Deprecated: use `nn.attention.sdpa_kernel`."""
+    from ..nn.attention import SDPBackend, sdpa_kernel
+
+    warn("sdp_kernel() is deprecated. Use nn.attention.sdpa_kernel.", FutureWarning)
+    given = zip(
+        (enable_flash, enable_mem_efficient, enable_math, enable_cudnn),
+        (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION),
+        strict=True,
+    )
+    with sdpa_kernel([backend for enabled, backend in given if enabled]):
+        yield
 
 
 class _Settings(ModuleType):
@@ -94,7 +110,7 @@ _flags(cudnn, enabled=False, benchmark=False, benchmark_limit=10, deterministic=
 cuda = _Settings(
     "cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False,
     preferred_linalg_library=_choice("default", "cusolver", "magma"),
-    preferred_blas_library=_choice("default", "cublas", "cublaslt"), **_attention_switches(),
+    preferred_blas_library=_choice("default", "cublas", "cublaslt"), sdp_kernel=sdp_kernel, **_attention_switches(),
 )  # fmt: skip
 mps = _Settings("mps", is_available=lambda: False, is_built=lambda: False)
 mkldnn = _Settings("mkldnn", enabled=False, is_available=lambda: False)

@@ -3,6 +3,8 @@
 import threading
 from typing import Generic, TypeVar
 
+from ..arrays.errors import warn
+
 T = TypeVar("T")
 
 
@@ -67,7 +69,7 @@ class Future(Generic[T]):
         return following
 
     def add_done_callback(self, callback):
-        """Calls `callback(self)` when this future is complete.
+        """Calls `callback(self)` when this future is complete. Errors of the callback become warnings.
 
         Args:
             callback: function of this future.
@@ -77,7 +79,7 @@ class Future(Generic[T]):
             if waiting:
                 self._callbacks.append(callback)
         if not waiting:
-            callback(self)
+            self._call(callback)
 
     def set_result(self, result):
         """Sets the result.
@@ -105,7 +107,14 @@ class Future(Generic[T]):
             self._ready.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback):
+        """Calls a callback. As in PyTorch, its error does not reach the code that sets the result."""
+        try:
             callback(self)
+        except Exception as error:
+            warn(f"Future: a callback raised {type(error).__name__}: {error}")
 
 
 def collect_all(futures):

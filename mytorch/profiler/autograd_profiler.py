@@ -131,7 +131,7 @@ class profile(ModeSwitch):
             result = op.dispatch(*inputs, fused=fused, **attrs)
             event.end = _now()
             if self.with_flops:
-                event.flops = count_flops(op, inputs, result)
+                event.flops = count_flops(op, inputs, result, attrs)
             for out in result if isinstance(result, (tuple, list)) else (result,):
                 self._made(event, out)
             return result

@@ -1,6 +1,7 @@
 """Profiles compared with torch.profiler: counts, nesting, links, groups, memory and errors."""
 
 import gzip
+import importlib
 import json
 import re
 from functools import partial
@@ -326,6 +327,40 @@ def test_flops_are_counted(torch):
         mytorch.ones(30, 40) @ mytorch.ones(40, 50)
     assert "Total KFLOPs" in p.key_averages().table()
     assert "120.000" in p.key_averages().table()
+
+
+COUNTED = {  # what PyTorch counts on a CPU, too
+    "linear": (lambda L: L.nn.Linear(8, 16), (2, 5, 8)),
+    "layers": (lambda L: L.nn.Sequential(L.nn.Linear(8, 16, bias=False), L.nn.ReLU(), L.nn.Linear(16, 4)), (5, 8)),
+    "conv1d": (lambda L: L.nn.Conv1d(3, 8, 5), (2, 3, 20)),
+    "conv2d": (
+        lambda L: L.nn.Sequential(L.nn.Conv2d(3, 8, 3, padding=1), L.nn.Conv2d(8, 4, 3, stride=2)),
+        (2, 3, 9, 9),
+    ),
+    "conv3d": (lambda L: L.nn.Conv3d(2, 3, 2, dilation=2), (1, 2, 5, 6, 5)),
+    "transposed": (lambda L: L.nn.ConvTranspose2d(3, 8, 3, stride=2), (2, 3, 9, 9)),
+    "bmm": (lambda L: lambda x: x @ x.transpose(1, 2), (2, 5, 8)),
+    "einsum": (lambda L: lambda x: L.einsum("bij,bkj->bik", x, x), (2, 5, 8)),
+    "baddbmm": (lambda L: lambda x: L.baddbmm(x, x, x), (2, 5, 5)),
+    "addmm": (lambda L: lambda x: L.addmm(x, x, x), (5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("backward", [False, True])
+def test_flop_counter(name, backward, torch):
+    counts = []
+    for lib in (mytorch, torch):
+        counter = importlib.import_module(lib.__name__ + ".utils.flop_counter").FlopCounterMode(display=False)
+        run, shape = COUNTED[name]
+        run, x = run(lib), lib.ones(shape, requires_grad=True)
+        with counter:
+            out = run(x).sum()
+            if backward:
+                out.backward()
+        assert sum(counter.flop_counts["Global"].values()) == counter.get_total_flops()
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_profile_has_the_ops_of_all_kinds_of_checkpoints():
