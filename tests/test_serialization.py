@@ -147,7 +147,7 @@ def test_files_and_buffers_work_as_names_do():
 def test_map_location_takes_devices_dicts_and_functions(tmp_path):
     mytorch.save(mytorch.ones(2, device="cpu"), tmp_path / "x.pt")
     for where in ("cpu", mytorch.device("cpu"), {"cpu": "cpu"}, lambda tensor, name: tensor):
-        assert mytorch.load(tmp_path / "x.pt", map_location=where).device == "cpu"
+        assert mytorch.load(tmp_path / "x.pt", map_location=where).device == mytorch.device("cpu")
 
 
 def test_nothing_is_written_for_objects_that_cannot_be_pickled(tmp_path):
@@ -654,7 +654,7 @@ def test_map_location_is_asked_for_each_storage(torch, tmp_path):
     data = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"I0\n(I4\nt(I1\ntI00\nNtR."
     zip_of(tmp_path / "cuda.pt", data, **{"data/0": b"\0" * 16})
     for where in ("cpu", mytorch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, name: storage):
-        assert mytorch.load(tmp_path / "cuda.pt", map_location=where).device == "cpu"
+        assert mytorch.load(tmp_path / "cuda.pt", map_location=where).device == mytorch.device("cpu")
     if not mytorch.cuda.is_available():
         with pytest.raises(RuntimeError, match="deserialize object on a CUDA device"):
             mytorch.load(tmp_path / "cuda.pt")

@@ -19,7 +19,7 @@ _before = []  # stack of default devices, for `with device(…)`
 class device:
     """The device of a tensor's memory: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
 
-    A device is equal to its name, so `x.device == "cpu"` is True.
+    Devices of the same type and index are equal. As in PyTorch, a device is not equal to its name; compare `x.device.type`.
     """
 
     __slots__ = ("index", "type")
@@ -57,8 +57,6 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __eq__(self, other):
-        if isinstance(other, str):
-            return str(self) == other
         return isinstance(other, device) and self.type == other.type and self.index == other.index
 
     def __hash__(self):

@@ -90,12 +90,9 @@ class dtype:
         return f"{config.torch_name()}.{self.name}"
 
     def __eq__(self, other):
-        if isinstance(other, dtype) or other is None:  # np.dtype(None) is float64
-            return self is other
-        try:
-            return self.numpy == np.dtype(other)
-        except TypeError:
-            return NotImplemented
+        if isinstance(other, np.dtype) or (isinstance(other, type) and issubclass(other, np.generic)):
+            return self.numpy == other
+        return self is other
 
     def __hash__(self):
         return hash(self.numpy)
@@ -490,6 +487,11 @@ class iinfo:
             raise TypeError(f"iinfo: {d} is not an integer dtype; use finfo.")
         info = np.iinfo(d.numpy)
         self.bits, self.max, self.min, self.dtype = info.bits, int(info.max), int(info.min), d.name
+
+    def __eq__(self, other):
+        return type(other) is iinfo and self.dtype == other.dtype
+
+    __hash__ = object.__hash__
 
     def __repr__(self):
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -239,13 +239,18 @@ def _numpy_where(condition, x, y):
     return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
-def _numpy_contiguous(x):
+def ascontiguousarray(x):
     """NumPy's `ascontiguousarray`, with faster copies of large arrays."""
     if x.size < blocks.LARGE or x.flags.c_contiguous:
         return np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
     numpy_ns.large_copy(out, x, blocks.write_row_major)
     return out
+
+
+def reshape(x, shape):
+    """NumPy's `reshape`, with faster copies of large arrays."""
+    return blocks.reshape(x, shape, ascontiguousarray)
 
 
 def _reduction(ufunc):
@@ -270,7 +275,7 @@ def _position(method):
         if axis is None or axis in (-1, x.ndim - 1):
             return method(x, axis, None, keepdims=keepdims)
         # NumPy moves the axis to the end, too, but with a slower copy.
-        found = method(_numpy_contiguous(np.moveaxis(x, axis, -1)), -1)
+        found = method(ascontiguousarray(np.moveaxis(x, axis, -1)), -1)
         return np.expand_dims(found, axis) if keepdims else found
 
     def position(x, axis=None, keepdims=False):
@@ -330,7 +335,7 @@ def duplicate(x, order="C"):
     return out
 
 
-def _numpy_concatenate(arrays, axis=0):
+def concatenate(arrays, axis=0):
     """NumPy's `concatenate`. Large arrays are copied by several threads."""
     first = arrays[0]
     if all(x.size < blocks.SHARED for x in arrays) or any(
@@ -351,7 +356,7 @@ def _numpy_concatenate(arrays, axis=0):
 def _numpy_stack(arrays, axis=0):
     """NumPy's `stack` without its checks."""
     prefix = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
-    return _numpy_concatenate([x[(*prefix, None)] for x in arrays], len(prefix))
+    return concatenate([x[(*prefix, None)] for x in arrays], len(prefix))
 
 
 @functools.lru_cache(64)
@@ -393,7 +398,7 @@ numpy_ns = Namespace(
     squeeze=lambda x, axis: x.squeeze(axis),
     take_along_axis=_numpy_take_along_axis,
     running_best=_numpy_running_best,
-    concatenate=_numpy_concatenate,
+    concatenate=concatenate,
     cumsum=functools.partial(blocks.accumulate, np.add),
     cumprod=functools.partial(blocks.accumulate, np.multiply),
     max=_reduction(np.maximum),
@@ -409,8 +414,8 @@ numpy_ns = Namespace(
     half_product=_half_product,
     rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
-    reshape=lambda x, shape: blocks.reshape(x, shape, _numpy_contiguous),
-    ascontiguousarray=_numpy_contiguous,
+    reshape=reshape,
+    ascontiguousarray=ascontiguousarray,
     tril=blocks.tril,
     triu=blocks.triu,
     where=_numpy_where,

@@ -8,13 +8,14 @@ from ..arrays import dtypes, xp_of
 from ..arrays.arguments import describe
 from ..arrays.tensor import Tensor
 from ..ops.dispatch.layouts import implements
+from ..ops.reduction import normalize_dims
 from ..ops.scatter import reduction_name
 from . import operators
 from .array import is_sparse, raw_of
 from .creation import sparse_compressed_tensor, sparse_coo_tensor
 from .links import build, pattern_of, values_of
 from .methods import to_sparse
-from .pattern import LAYOUTS, expand_pointers, pointers_of, sparse_csr
+from .pattern import LAYOUTS, expand_pointers, pointers_of, sparse_coo, sparse_csr
 from .products import _Sampled
 
 
@@ -70,7 +71,7 @@ def sum(input, dim=None, dtype=None):
     Args:
         input: sparse tensor.
         dim: a dimension or a tuple of dimensions (default: all).
-        dtype: dtype of the result (default: the dtype of `input`; int64 for integers).
+        dtype: dtype of the result (default: the dtype of `input`; for integers int64, unless the result is sparse).
 
     Returns:
         A sparse tensor, or a dense tensor if all sparse dimensions are summed.
@@ -85,7 +86,10 @@ def sum(input, dim=None, dtype=None):
     if dtype is not None:
         input = input.to(dtype)
     elif input.dtype.category < dtypes.FLOAT:
-        input = input.to(dtypes.int64)
+        dims = normalize_dims(dim, input.ndim, "sum")
+        if dims is not None and len({*dims}) < input.sparse_dim() > max(dims, default=-1):
+            return operators.sum_over(input, dims)
+        input = (input.coalesce() if dim is None and input.layout is sparse_coo else input).to(dtypes.int64)
     return input.sum() if dim is None else input.sum(dim)
 
 

@@ -653,7 +653,7 @@ def sliced(x, index):
     if not rows:
         if keep is not None:
             values = values.index_select(0, Tensor._wrap(xp.flatnonzero(keep)))
-        return values.sum(0)
+        return values.any(0) if values.dtype is dtypes.bool_ else values.sum(0, dtype=values.dtype)
     indices = xp.stack(rows)
     if keep is not None:
         elements = xp.flatnonzero(keep)

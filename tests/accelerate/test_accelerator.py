@@ -38,7 +38,7 @@ def test_it_is_reached_by_every_promised_path():
 
 def test_who_and_where():
     accelerator = Accelerator(cpu=True)
-    assert accelerator.device == "cpu"
+    assert accelerator.device == mytorch.device("cpu")
     assert accelerator.num_processes == 1
     assert accelerator.rank == accelerator.process_index == accelerator.local_process_index == 0
     assert accelerator.is_main_process

@@ -27,7 +27,7 @@ def current_stays():
     """Checks that a test does not change the current GPU."""
     yield
     assert cuda.current_device() == 0
-    assert mytorch.zeros(1, device="cuda").device == "cuda:0"
+    assert mytorch.zeros(1, device="cuda").device == mytorch.device("cuda:0")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_factories(name):
     with cuda.device(1):
         assert on_one(FACTORIES[name](device="cuda"))
         assert cuda.current_device() == 1
-    assert FACTORIES[name](device="cuda").device == "cuda:0"
+    assert FACTORIES[name](device="cuda").device == mytorch.device("cuda:0")
 
 
 def test_moving():
@@ -80,7 +80,7 @@ def test_moving():
     assert on_one(x.cuda(1))
     assert y.to(ONE) is y
     assert y.cuda(1) is y
-    assert y.cuda().device == "cuda:0"
+    assert y.cuda().device == mytorch.device("cuda:0")
     with cuda.device(1):
         assert y.cuda() is y
         assert on_one(x.cuda())
@@ -96,7 +96,7 @@ def test_moving():
     assert on_one(y.new_zeros(3))
     z = mytorch.zeros(2, 3, device="cuda:0")
     z.copy_(y)
-    assert z.device == "cuda:0"
+    assert z.device == mytorch.device("cuda:0")
     assert z.tolist() == x.tolist()
     w = x.to(ONE).requires_grad_()
     w.to("cuda:0").mul(2).sum().backward()
@@ -287,7 +287,7 @@ def test_a_model_over_two_gpus():
         loss = (out**2).mean()
         optimizer.zero_grad()
         loss.backward()
-        assert first.weight.grad.device == "cuda:0"
+        assert first.weight.grad.device == mytorch.device("cuda:0")
         assert on_one(second.weight.grad)
         optimizer.step()
         losses.append(loss.item())
@@ -356,7 +356,7 @@ def test_interchange():
 
     assert mytorch.as_tensor(Other(), device=ONE).tolist() == x.tolist()
     assert on_one(mytorch.as_tensor(Other(), device=ONE))
-    assert mytorch.as_tensor(Other(), device="cuda:0").device == "cuda:0"
+    assert mytorch.as_tensor(Other(), device="cuda:0").device == mytorch.device("cuda:0")
 
 
 def test_looking_at_values():

@@ -688,3 +688,46 @@ def test_gradcheck_of_sparse_inputs():
     check = mytorch.sparse.as_sparse_gradcheck(mytorch.autograd.gradcheck)
     x = mytorch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=mytorch.float64).to_sparse().requires_grad_()
     assert check(lambda x: (x * x) @ x.to_dense(), (x,), masked=True)
+
+
+OF_REPEATED = {  # functions of a tensor whose positions repeat
+    "element": lambda L, s: s[0, 0],
+    "absent element": lambda L, s: s[0, 1],
+    "row": lambda L, s: s[1],
+    "rows": lambda L, s: s[0:2],
+    "select": lambda L, s: s.select(1, 1),
+    "index_select": lambda L, s: s.index_select(0, L.tensor([1, 0, 1])),
+    "coalesce": lambda L, s: s.coalesce(),
+    "dense": lambda L, s: s.to_dense(),
+    "sum of all": lambda L, s: L.sparse.sum(s),
+    "sum of all dims": lambda L, s: L.sparse.sum(s, (0, 1)),
+    "sum of rows": lambda L, s: L.sparse.sum(s, 0),
+    "sum of columns": lambda L, s: L.sparse.sum(s, (1,)),
+    "sum to a dtype": lambda L, s: L.sparse.sum(s, 0, dtype=L.float32),
+    "method sum": lambda L, s: s.sum(),
+    "method sum of rows": lambda L, s: s.sum(0),
+    "any": lambda L, s: s.any(),
+    "t": lambda L, s: s.t(),
+    "cat": lambda L, s: L.cat([s, s]),
+    "product": lambda L, s: s * s,
+    "by a number": lambda L, s: s * L.tensor(2, dtype=s.dtype),
+}
+
+
+@pytest.mark.parametrize(
+    "dtype", "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64".split()
+)
+@pytest.mark.parametrize("name", OF_REPEATED)
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+def test_values_and_dtypes_of_repeated_positions(name, dtype):
+    found = []
+    for L in (mytorch, torch):
+        values = L.tensor([1, 2, 0, 3, 1, 5]).to(getattr(L, dtype))
+        s = L.sparse_coo_tensor(L.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 2, 1, 1, 0]]), values, (3, 3))
+        try:
+            r = OF_REPEATED[name](L, s)
+            dense = r.to_dense() if r.is_sparse else r
+            found.append((str(r.dtype).rpartition(".")[2], bool(r.is_sparse), dense.tolist()))
+        except (RuntimeError, NotImplementedError):
+            found.append(None)
+    assert found[0] == found[1] or found[1] is None  # mytorch accepts a few dtypes more

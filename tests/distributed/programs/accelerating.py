@@ -102,7 +102,7 @@ def check_who_is_here():
     assert (accelerator.rank, accelerator.num_processes, accelerator.use_distributed) == (rank, n, True)
     assert accelerator.is_main_process() == (rank == 0) == bool(accelerator.is_main_process)
     assert accelerator.is_last_process == (rank == n - 1)
-    assert accelerator.device == "cpu"
+    assert accelerator.device == mytorch.device("cpu")
     raises(RuntimeError, f"num_gpus={n + 1}", lambda: Accelerator(num_gpus=n + 1))
 
 
