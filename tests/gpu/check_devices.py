@@ -86,7 +86,7 @@ def test_moving():
         assert on_one(x.cuda())
     for device in ("cuda:0", "cpu"):
         moved = y.to(device)
-        assert moved.device == device
+        assert moved.device == mytorch.device(device)
         assert moved.tolist() == x.tolist()
         assert on_one(moved.to(y.device))
     assert on_one(y.t().to(ONE).contiguous())
@@ -311,7 +311,7 @@ def test_generators_of_each_gpu():
     a = mytorch.randn(3, device=ONE).tolist()
     cuda.set_rng_state(states[1], ONE)
     assert mytorch.randn(3, device=ONE).tolist() == a
-    assert mytorch.poisson(mytorch.full((3,), 4.0, device=ONE)).device == ONE
+    assert mytorch.poisson(mytorch.full((3,), 4.0, device=ONE)).device == mytorch.device(ONE)
     assert on_one(mytorch.multinomial(mytorch.ones(5, device=ONE), 3))
     generator = mytorch.Generator(ONE).manual_seed(2)
     assert on_one(mytorch.rand(3, device=ONE, generator=generator))
@@ -320,7 +320,7 @@ def test_generators_of_each_gpu():
 
 def test_streams_and_events_of_each_gpu():
     s = cuda.Stream(device=ONE)
-    assert s.device == ONE
+    assert s.device == mytorch.device(ONE)
     assert cuda.current_stream(ONE) == cuda.default_stream(ONE)
     with cuda.stream(s):
         assert cuda.current_device() == 1
@@ -368,7 +368,7 @@ def test_looking_at_values():
     assert mytorch.equal(x, x.clone())
     assert mytorch.allclose(x, x + 0)
     assert [row.tolist() for row in x] == x.tolist()
-    assert np.power(x.data, 2).device == ONE
+    assert np.power(x.data, 2).device == mytorch.device(ONE)
     assert on_one(mytorch.Tensor(x.data * 2))
     assert x.nonzero().shape == (4, 2)
     assert x.unique().tolist() == [1.0, 2.0, 3.0, 4.0]
