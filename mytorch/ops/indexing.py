@@ -457,7 +457,7 @@ def setitem(self, index, value):
     found, arrays = raw_index(self, index)
     basic = not arrays
     if basic and 0 in raw_of(self).strides:  # an element may be written that shares its memory with others
-        check_writable(_slice(self.detach(), index=found), "fill_" if isinstance(value, NUMBERS) else "setitem")
+        check_writable(_slice(self.detach(), index=found), "setitem")
         if isinstance(self, Tensor) and get_mode().grad:
             check_shared(self, "setitem")
     else:

@@ -202,3 +202,41 @@ def test_sorting_is_stable_at_each_size(dtype):
                 kth = np.sort(wide, dim).take((shape[dim] - 1) // 2, dim)
                 if not nan:
                     np.testing.assert_array_equal(t.median(dim)[0].double().numpy(), kth)
+
+
+OVERLAPPING = [  # tensors of which several elements share memory, and windows, which PyTorch does not recognize
+    lambda L: L.zeros(3, 1).expand(3, 4),
+    lambda L: L.zeros(1, 4).expand(3, 4),
+    lambda L: L.zeros(1).expand(3),
+    lambda L: L.zeros(2, 1, 3).expand(2, 4, 3),
+    lambda L: L.zeros(()).expand(2, 2),
+    lambda L: L.zeros(6).as_strided((3, 3), (1, 1)),
+    lambda L: L.zeros(6).as_strided((2, 3), (0, 1)),
+]
+REGIONS = [
+    0,
+    (slice(None), 0),
+    slice(0, 1),
+    slice(None),
+    (slice(None), slice(1, 3)),
+    (..., 0),
+    (None, 0),
+    slice(2, 2),
+    (1, 1),
+]
+WRITTEN = [1, 2.5, True, lambda L, region: L.tensor(3.0), lambda L, region: L.ones_like(region)]
+
+
+@pytest.mark.parametrize("make", OVERLAPPING)
+@pytest.mark.parametrize("value", WRITTEN)
+def test_assignments_to_regions_that_share_memory(make, value, torch):
+    for index in REGIONS:
+        outcomes = []
+        for L in (torch, mytorch):
+            x = make(L)
+            try:
+                x[index] = value(L, x[index]) if callable(value) else value
+                outcomes.append(x.tolist())
+            except (RuntimeError, IndexError) as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1], (index, outcomes)
