@@ -321,7 +321,9 @@ def test_random_blocks_depend_on_the_number_of_the_sample_only(block_size, batch
     tokens.write_tokens(path, range(count), count)
     positions = np.random.Philox(key=5).random_raw(60) % (count - block_size)
     for first in (0, 1, 4, 6):
-        blocks = tokens.RandomBlocks(path, block_size, batch_size, length=5, seed=5, first=first)
+        blocks = tokens.RandomBlocks(
+            path, block_size, batch_size, length=5, seed=5, **({"first": first} if first else {})
+        )
         pairs = [blocks[i] for i in range(len(blocks))]
         expected = positions[first : first + 5 * batch_size].astype("int64")[:, None] + np.arange(block_size)
         for found, wanted in zip(zip(*pairs, strict=True), (expected, expected + 1), strict=True):
