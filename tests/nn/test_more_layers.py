@@ -363,8 +363,20 @@ def test_older_names(torch):
 @loop
 @pytest.mark.parametrize(
     "options",
-    [{}, {"std": 0.02}, {"mean": 1.0, "std": 2.0, "a": 0.0, "b": 3.0}, {"a": 2.0, "b": 3.0}, {"a": -0.1, "b": 0.1}],
+    [
+        {},
+        {"std": 0.02},
+        {"a": 2.0, "b": 3.0},
+        # Most draws are inside the limits for some of these, and few for the others.
+        *(
+            {"mean": m, "std": s, "a": a, "b": b}
+            for m in (0.0, 1.0)
+            for s in (0.3, 2.0, 9.0)
+            for a, b in ((-0.1, 0.1), (-2, 2), (0, 3))
+        ),
+    ],
 )
+@pytest.mark.filterwarnings("ignore:mean is more than 2 std")
 @pytest.mark.parametrize("shape", [(5,), (40, 30)])
 def test_trunc_normal_draws_as_pytorch(options, shape, torch):
     results = []
