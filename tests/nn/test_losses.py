@@ -505,3 +505,20 @@ def test_ctc_loss_of_undefined_probabilities(seed, large, value):
     np.testing.assert_allclose(mine, theirs, rtol=1e-9)
     fits = np.isfinite(gradient) & np.isfinite(theirs)[None, :, None]
     np.testing.assert_allclose(own[fits], gradient[fits], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_classes_are_on_the_second_axis_if_both_readings_fit(rank, reduction, torch):
+    """With equal sizes, the last axis could be the classes, too. Then PyTorch's reading counts."""
+    rng, shape = np.random.default_rng(rank), (3,) * (rank + 2)
+    logits, target = rng.standard_normal(shape).astype("float32"), rng.integers(0, 3, (3,) * (rank + 1))
+    found, wanted = (
+        [
+            getattr(L.nn.functional, name)(L.tensor(logits), L.tensor(target), reduction=reduction)
+            for name in ("cross_entropy", "nll_loss")
+        ]
+        for L in (mytorch, torch)
+    )
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
