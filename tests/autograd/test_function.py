@@ -320,3 +320,24 @@ def test_a_target_behind_which_nothing_is_wanted_does_not_run():
     assert not counts
     mytorch.autograd.grad((b * 3).sum(), (a, b))
     assert counts == [1]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_checkpoints_with_outputs_without_gradients(reentrant, used, place, torch):
+    """One output is detached, and the loss needs one or both of the others."""
+
+    def gradient(L):
+        def outputs(x):
+            results = [x.sin(), x * x]
+            results.insert(place, x.detach() + 1)
+            return tuple(results)
+
+        x = L.arange(4.0).requires_grad_()
+        results = list(L.utils.checkpoint.checkpoint(outputs, x, use_reentrant=reentrant))
+        del results[place]
+        sum(results[i] * (i + 2) for i in used).sum().backward()
+        return x.grad.numpy()
+
+    np.testing.assert_allclose(gradient(mytorch), gradient(torch), rtol=1e-6)
