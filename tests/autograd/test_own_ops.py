@@ -376,3 +376,50 @@ def test_a_forward_function_without_parameters_is_refused():
         @op()
         def own():
             return 1
+
+
+def _scaled(x, factor=3.0, shift=1.0):
+    return x * factor + shift
+
+
+@pytest.mark.parametrize("form", ["custom_op", "define", "Library"])
+@pytest.mark.parametrize("arguments", [(), (2.0,), (2.0, 0.5)])
+def test_operators_of_torch_library(form, arguments, torch, request):
+    """The three ways to define one give PyTorch's results, gradients and shapes on the meta device."""
+    name = f"{form.lower()}_{len(arguments)}"
+
+    def run(L):
+        tensor, qualified = L.Tensor, f"mt_own_ops::{name}"
+        schema = "(Tensor x, float factor=3.0, float shift=1.0) -> Tensor"
+
+        def scaled(x, factor=3.0, shift=1.0):
+            return _scaled(x, factor, shift)
+
+        def backward(ctx, grad):
+            return grad * ctx.factor, None, None
+
+        def setup_context(ctx, inputs, output):
+            ctx.factor = inputs[1]
+
+        if form == "custom_op":
+            scaled.__annotations__ = {"x": tensor, "factor": float, "shift": float, "return": tensor}
+            L.library.custom_op(qualified, scaled, mutates_args=())
+        elif form == "define":
+            L.library.define(qualified, schema)
+            L.library.impl(qualified, "cpu", scaled)
+        else:
+            library = L.library.Library("mt_own_ops", "FRAGMENT")
+            request.addfinalizer(library._destroy)
+            library.define(name + schema)
+            library.impl(name, scaled, "CPU")
+        L.library.register_fake(qualified, lambda x, factor=3.0, shift=1.0: L.empty_like(x))
+        L.library.register_autograd(qualified, backward, setup_context=setup_context)
+        op = getattr(L.ops.mt_own_ops, name)
+        x = L.arange(6.0).reshape(2, 3).requires_grad_()
+        result = op(x, *arguments)
+        result.sum().backward()
+        far = op(L.empty(4, 0, 3, device="meta"), *arguments)
+        again = op.default(x.detach(), *arguments)
+        return result.tolist(), x.grad.tolist(), again.tolist(), again.requires_grad, tuple(far.shape), far.device.type
+
+    assert run(mytorch) == run(torch)
