@@ -32,7 +32,13 @@ FOUR = ["fsdp_and_tensor_parallel", "hybrid_sharding", "functions_of_dtensors", 
 FOUR += ["checkpoints_are_loaded_in_other_layouts", "fsdp_llama"]
 GENERATED = [
     name
-    for program in ("dtensor_functions.py", "fsdp_modules.py", "dtensor_changes.py", "training_programs.py")
+    for program in (
+        "dtensor_functions.py",
+        "dtensor_arguments.py",
+        "fsdp_modules.py",
+        "dtensor_changes.py",
+        "training_programs.py",
+    )
     for name in checks_in(program)
 ]
 CASES = (

@@ -284,12 +284,12 @@ class DTensor(Tensor):
     @property
     def T(self):
         """The tensor with its dimensions in reverse order."""
-        return self.permute(*reversed(range(self.ndim)))
+        return self.permute(tuple(reversed(range(self.ndim))))
 
     @property
     def mT(self):
         """The tensor with its last two dimensions exchanged."""
-        return self.transpose(-2, -1)
+        return self.transpose(-2, -1) if self.ndim else self
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raises an error: call `full_tensor().numpy()` or `to_local().numpy()`."""

@@ -112,7 +112,7 @@ class _AllReduce(Function):
         ctx.group, ctx.op, ctx.varying = group, op, varying
         out = _reduced(x, group, op)
         if op in _EXTREMES:
-            ctx.save_for_backward(x == out)
+            ctx.save_for_backward((x == out) | x.isnan())  # the maximum of numbers with a NaN is that NaN
         return out
 
     @staticmethod

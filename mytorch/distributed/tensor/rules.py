@@ -14,12 +14,13 @@ import numpy as np
 from ...arrays import hooks
 from ...arrays.dtypes import dtype
 from ...arrays.overriding import NOTHING
-from ...arrays.tensor import Tensor, is_tensor
+from ...arrays.tensor import Tensor
 from ...autograd.function import Function, once_differentiable
 from ...autograd.mode import no_grad
 from ...nn import functional as F
 from ...nn.utils import clip
 from ...ops.creation import empty, ones_like, zeros
+from ...ops.random import positions
 from ...optim.adafactor import Adafactor
 from ...optim.lbfgs import LBFGS
 from ...optim.muon import Muon
@@ -98,14 +99,32 @@ def _replicated(d):
     return [Replicate()] * d._mesh.ndim
 
 
+def _random_state():
+    words, _, others = positions()
+    return words.numpy().tobytes(), others
+
+
+def _computed(func, args, kwargs, like, placements):
+    """Calls a function of local tensors whose result has copies: it must not draw random numbers, which differ between processes."""
+    if all(p.is_shard() or like._mesh.size(i) == 1 for i, p in enumerate(placements)):
+        return func(*args, **kwargs)
+    before = _random_state()
+    result = func(*args, **kwargs)
+    if _random_state() != before:
+        raise NotImplementedError(
+            f"{func.__name__}: DTensor has no sharding rule for random numbers that each process draws for a copy of the result. "
+            "Compute with to_local(), or with F.dropout, which has a rule."
+        )
+    return result
+
+
 def _run_replicated(func, args, kwargs, mine):
     """Calls a function with replicated inputs."""
     every = _replicated(mine[0])
     args, kwargs = tree_map_only(DTensor, lambda d: local_of(d, every), (args, kwargs))
-    return tree_map_only(Tensor, lambda t: _wrap(t, mine[0], every, t.shape), func(*args, **kwargs))
-
-
-_RANDOM = ("rand", "normal", "dropout", "bernoulli", "multinomial", "uniform", "poisson", "exponential", "geometric")
+    return tree_map_only(
+        Tensor, lambda t: _wrap(t, mine[0], every, t.shape), _computed(func, args, kwargs, mine[0], every)
+    )
 
 
 @_rule("default")
@@ -114,7 +133,7 @@ def _default(func, args, kwargs):
     name = func.__name__
     if name.endswith("_") and not name.startswith("__"):
         raise NotImplementedError(f"{name}: DTensor has no sharding rule for it. Work on d.to_local().")
-    if not all(p.is_replicate() for d in mine for p in d._placements) or any(word in name for word in _RANDOM):
+    if not all(p.is_replicate() for d in mine for p in d._placements):
         raise NotImplementedError(
             f"{name}: DTensor has no sharding rule for it with placements {[d._placements for d in mine]}. "
             "Redistribute the inputs to Replicate(), or compute with to_local()."
@@ -445,18 +464,19 @@ class _VocabParallel(Function):
 
     @staticmethod
     def forward(ctx, weight, index, start, padding):
-        inside = (index >= start) & (index < start + weight.shape[0])
-        local = (index - start) * inside
+        outside = (index < start) | (index >= start + weight.shape[0])
+        local = (index - start).masked_fill(outside, 0)
         ctx.rows = weight.shape[0]
-        ctx.save_for_backward(local, inside if padding is None else inside & (index != padding))
+        ctx.save_for_backward(local, outside if padding is None else outside | (index == padding))
         if not weight.shape[0]:
             return zeros((*index.shape, weight.shape[1]), dtype=weight.dtype, device=weight.device)
-        return F.embedding(local, weight) * inside.unsqueeze(-1)
+        # Row 0 can be infinite or NaN, and times 0 it would be NaN.
+        return F.embedding(local, weight).masked_fill(outside.unsqueeze(-1), 0)
 
     @staticmethod
     def backward(ctx, g):
-        local, inside = ctx.saved_tensors
-        rows = (g * inside.unsqueeze(-1)).flatten(0, -2)
+        local, outside = ctx.saved_tensors
+        rows = g.masked_fill(outside.unsqueeze(-1), 0).flatten(0, -2)
         if not ctx.rows:  # still a function of g: the second derivative runs the same collectives in all processes
             return rows[:0], None, None, None
         out = zeros((ctx.rows, g.shape[-1]), dtype=g.dtype, device=g.device)
@@ -470,6 +490,8 @@ def _embedding(func, args, kwargs):
     given = dict(zip(names, args, strict=False)) | kwargs
     mine = _dtensors(func, args, kwargs, plain=True)
     index, w = (_as_dtensor(given.pop(n), mine[0]) for n in ("input", "weight"))
+    if w.ndim != 2:  # an error in PyTorch mode
+        return _run_replicated(func, (index, w), given, [w])
     rows = any(p.is_shard(0) for p in w._placements)
     options = [n for n in ("max_norm", "scale_grad_by_freq", "sparse") if given.get(n) not in (None, False)]
     if options and any(not p.is_replicate() for p in w._placements):
@@ -586,10 +608,14 @@ def _expand(func, args, kwargs):
 
 @_rule(*"mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits".split())
 def _loss(func, args, kwargs):
-    """Losses of each element, and their sum or mean."""
+    """Losses of each element, and their sum or mean. The function itself checks other arguments and shapes."""
     reduction = kwargs.get("reduction", "mean")
-    if len(args) > 2 or kwargs.keys() - {"target", "reduction", "beta", "delta", "weight", "pos_weight"}:
-        return _default(func, args, kwargs)
+    tensors = _tensors_of([args, kwargs], [])
+    by_weight = "weight" in kwargs and not func.__name__.startswith("binary")  # the mean can divide by the weights
+    fits = tuple(tensors[0].shape) == tuple(tensors[1].shape) == _broadcast([t.shape for t in tensors])
+    known = {"target", "reduction", "beta", "delta", "weight", "pos_weight"}
+    if by_weight or not fits or len(args) > 2 or kwargs.keys() - known or reduction not in ("none", "mean", "sum"):
+        return _run_replicated(func, args, kwargs, _dtensors(func, args, kwargs))
     each = _pointwise(func, args, {**kwargs, "reduction": "none"})
     return each if reduction == "none" else each.mean() if reduction == "mean" else each.sum()
 
@@ -617,7 +643,7 @@ def _attention(func, args, kwargs):
         grouped = kwargs.get("enable_gqa") and p.is_shard(qkv[0].ndim - 3)
         fits = len(sizes) == 1 or (grouped and not any(n % qkv[0]._mesh.size(i) for n in sizes))
         placements.append(p if p.is_shard() and p.dim < qkv[0].ndim - 2 and fits else Replicate())
-    out = func(*(local_of(d, placements) for d in qkv), *rest, **kwargs)
+    out = _computed(func, (*(local_of(d, placements) for d in qkv), *rest), kwargs, qkv[0], placements)
     shape = list(out.shape)
     for p in placements:
         if p.is_shard():
@@ -662,25 +688,34 @@ def _reduce(func, args, kwargs):
     dim = kwargs.get("dim", kwargs.get("axis", args[lead] if len(args) > lead else None))
     last = lead + 1 + (name in ("var", "std", "var_mean", "std_mean"))  # var(dim, unbiased, keepdim)
     keepdim = kwargs.get("keepdim", kwargs.get("keepdims", args[last] if len(args) > last else False))
-    dims = range(d.ndim) if dim is None or dim == () else dim if isinstance(dim, (list, tuple)) else [dim]
+    # all and any along no dimension convert the elements to bool. The other functions reduce all dimensions.
+    every = dim is None or (dim == () and name not in ("all", "any"))
+    if dim is None and "nuc" in (*args[1:2], kwargs.get("p"), kwargs.get("ord")):  # a norm of matrices
+        every, dim = False, (-2, -1)
+    dims = range(d.ndim) if every else dim if isinstance(dim, (list, tuple)) else [dim]
     if not all(type(k) is int for k in dims):
         return _default(func, args, kwargs)
     dims = {_dim(k, d.ndim) for k in dims}
     source, out = [], []
+    cast_to = kwargs.get("dtype")  # a term of a sum can be rounded only if the whole sum keeps its fraction
+    linear = name in ("sum", "mean") and (cast_to is None or cast_to.is_floating_point or cast_to.is_complex)
     for p in d._placements:
         if p.is_shard() and p.dim in dims and name in ("sum", "mean"):
             source.append(p), out.append(Partial())
         elif p.is_shard() and p.dim not in dims:
             source.append(p), out.append(p.at(p.dim if keepdim else p.dim - sum(k < p.dim for k in dims)))
-        elif p.is_partial() and p.is_linear() and name in ("sum", "mean"):
+        elif p.is_partial() and p.is_linear() and linear:
             source.append(p), out.append(p)
         else:
             source.append(Replicate()), out.append(Replicate())
     local = local_of(d, source)
     part, count = (math.prod(shape[k] for k in dims) if d.ndim else 1 for shape in (local.shape, d.shape))
     if name == "mean" and part != count:
-        # The mean of the part is in the range of the dtype where the sum is not. The mean of an empty part is not 0.
-        result = (func if part else Tensor.sum)(local, *args[1:], **kwargs) * (part / count if part else 1)
+        # The mean of the part is in the range of the dtype where the sum is not. The mean of an empty part is not 0, and
+        # the mean of integers is an error on all ranks.
+        kind = cast_to or d.dtype
+        empty_part = not part and (kind.is_floating_point or kind.is_complex)
+        result = (Tensor.sum if empty_part else func)(local, *args[1:], **kwargs) * (part / count if part else 1)
     else:
         result = func(local, *args[1:], **kwargs)
     shape = tuple(1 if k in dims else n for k, n in enumerate(d.shape) if keepdim or k not in dims)
@@ -723,12 +758,12 @@ def _t(func, args, kwargs):
 
 @_rule("movedim", "moveaxis")
 def _movedim(func, args, kwargs):
-    order = list(range(args[0].ndim))
+    order = list(range(max(args[0].ndim, 1)))
     source, target = (_dim(k, len(order)) if type(k) is int else None for k in (*args[1:], *kwargs.values()))
     if source is None or target is None:
         return _default(func, args, kwargs)
     order.insert(target, order.pop(source))
-    return args[0].permute(order)
+    return args[0].permute(order) if args[0].ndim else args[0]
 
 
 @_rule("permute")
@@ -811,6 +846,8 @@ def _parts(func, args, kwargs):
         touched = {dim % d.ndim}
     else:
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        if any(isinstance(t, DTensor) for t in _tensors_of(index, [])):
+            return _run_replicated(func, args, kwargs, _dtensors(func, args, plain=True))
         if all(isinstance(k, slice) for k in index):
             touched = {k for k, part in enumerate(index) if part != slice(None)}
     if any(p.is_shard() for p in d._placements) and (name in ("unbind", "select")):
@@ -877,7 +914,7 @@ class _ParallelCrossEntropy(Function):
         both = zeros((2, x.shape[0]), dtype=x.dtype, device=x.device)
         both[0] = exps.sum(1)
         if x.shape[1]:
-            both[1] = x.gather(1, local.unsqueeze(1)).squeeze(1) * inside
+            both[1] = x.gather(1, local.unsqueeze(1)).squeeze(1).masked_fill(inside.logical_not(), 0)
         collectives.all_reduce(both, ReduceOp.SUM, group)
         ctx.save_for_backward(exps / both[0].unsqueeze(1), local, inside, target != ignore_index)
         ctx.dtype = logits.dtype
@@ -903,8 +940,9 @@ def _cross_entropy(func, args, kwargs):
     sharded = [i for i, p in enumerate(logits._placements) if p.is_shard(1)]
     rows = [i for i, p in enumerate(logits._placements) if p.is_shard() and i not in sharded]
     usual = {"ignore_index", "reduction", "input", "target", "fused"}
-    plain_options = all(k in usual or (not is_tensor(v) and v in (None, False, 0.0)) for k, v in given.items())
+    plain_options = all(k in usual or v is None or (k == "label_smoothing" and v == 0) for k, v in given.items())
     fits = logits.ndim == 2 and target.ndim == 1 and logits.shape[0] == target.shape[0]
+    fits = fits and logits.is_floating_point()
     if len(sharded) != 1 or rows or not fits or not plain_options:
         every = _replicated(logits)
         args, kwargs = tree_map_only(Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs))
@@ -928,7 +966,7 @@ def _cross_entropy(func, args, kwargs):
         each = each.sum()
     elif reduction != "none":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    return _wrap(each, logits, _replicated(logits), each.shape)
+    return _wrap(each.to(logits.dtype), logits, _replicated(logits), each.shape)
 
 
 @_rule("linear_cross_entropy")

@@ -1001,6 +1001,7 @@ def check_the_accelerator_saves_parts_and_loads_them_in_other_layouts():
     raises(ValueError, "state_dict_type", lambda: FullyShardedDataParallelPlugin(state_dict_type="LOCAL"))
 
 
+from dtensor_arguments import check_generated_arguments_of_dtensors  # noqa: E402, F401
 from dtensor_changes import (  # noqa: E402
     check_generated_changes_of_dtensors,  # noqa: F401
     check_generated_second_derivatives_of_dtensors,  # noqa: F401
