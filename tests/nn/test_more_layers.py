@@ -482,6 +482,7 @@ def test_layers_take_and_differentiate_empty_inputs(torch, name):
     assert found[0] == found[1]
 
 
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_norms_of_empty_inputs_keep_the_dtype_and_differentiate_the_parameters(torch, dtype):
     def described(L, make, shape, train):
