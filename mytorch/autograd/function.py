@@ -593,8 +593,10 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             with no_grad():
                 results = backward(ctx, *grads)
             results = results if isinstance(results, tuple) else (results,)
-            # With an edge to all that the results depend on, also a gradient with respect to given tensors meets the error.
-            sources = [t for t in (*grads, *ctx.saved_tensors) if isinstance(t, Tensor) and t.requires_grad]
+            # With an edge to all that the results depend on, also a gradient with respect to given tensors meets the error. The
+            # results depend on all inputs of forward, whether it saved them or not.
+            sources = [t for t in grads if isinstance(t, Tensor) and t.requires_grad]
+            sources += [Tensor._of(grads[0]._mt_data, e) for e in ctx._node.node.parents if e is not None]
             return tuple(_refusing(r, sources) if isinstance(r, Tensor) else r for r in results)
         return backward(ctx, *grads)
 

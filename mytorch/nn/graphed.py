@@ -9,7 +9,7 @@ from ..arrays.capturing import Capture
 from ..arrays.config import temporarily
 from ..arrays.tensor import Tensor
 from ..autograd import grad
-from ..autograd.function import Function
+from ..autograd.function import Function, once_differentiable
 from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
 from ..ops.dispatch.unwrap import raw_of
 from ..utils._pytree import tree_flatten, tree_unflatten
@@ -144,6 +144,7 @@ class _Replay(Function):
         return tuple(o.detach() for o in graphed.outputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, *grads):
         graphed = ctx.graphed
         copy_all(graphed.grad_outputs, grads)

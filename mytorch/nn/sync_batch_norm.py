@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..arrays import DeviceLike, xp_of
 from ..arrays.dtypes import dtype
 from ..arrays.tensor import Tensor
-from ..autograd.function import Function
+from ..autograd.function import Function, once_differentiable
 from ..distributed.collectives import all_reduce
 from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
 from ..ops.reduction import to_acc_type
@@ -63,6 +63,7 @@ class SyncBatchNormFunction(Function):
         return Tensor._wrap(out.astype(input._mt_data._array.dtype))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         centred, inverse, axes, shape, count, group = ctx.parts
         g = grad._mt_data._array.astype(centred.dtype)

@@ -499,7 +499,8 @@ def batch_norm(
     if input.ndim >= 2 and input.shape[1]:
         _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not input.numel():  # nothing to count: the running means stay
-        return input * 1 if input.ndim < 2 or not input.shape[1] else _affine(input * 1, weight, bias)
+        out = input * 1 if input.ndim < 2 or not input.shape[1] else _affine(input * 1, weight, bias)
+        return out.to(input.dtype)
     if input.ndim < 2:
         raise RuntimeError(
             f"batch_norm: expected at least 2 axes, (N, C, …), got an input of shape {list(input.shape)}"
@@ -608,7 +609,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     if math.prod(input.shape) == num_groups:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
     if not input.numel() and input.device.type == "cpu":
-        return _affine(input * 1, weight, bias)
+        return _affine(input * 1, weight, bias).to(input.dtype)
     out = _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     return out.to(input.dtype)  # float32 parameters leave 16 bits as they are
 
@@ -663,7 +664,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused, auto=auto)
     _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not input.numel():
-        return input.clone()
+        return _affine(input * 1, weight, bias).to(input.dtype) if input.shape[1] else input.clone()
     if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     refuse_grad("instance_norm", True, running_mean=running_mean, running_var=running_var)

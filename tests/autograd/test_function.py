@@ -115,6 +115,31 @@ def test_once_differentiable():
         g.sum().backward()
 
 
+def test_a_function_that_is_differentiable_once_is_not_left_out_of_second_derivatives():
+    """The gradient depends on the input, which forward did not save, and on no tensor that requires gradients."""
+
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x, saves):
+            ctx.x = x.detach()
+            if saves:
+                ctx.save_for_backward(ctx.x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            return g * 2 * ctx.x, None
+
+    for saves in (False, True):
+        for inner in (lambda x: x, lambda x: x * 2):
+            x = leaf(3)
+            y = Square.apply(inner(x), saves) + x**3
+            (g,) = mytorch.autograd.grad(y, x, mytorch.ones_like(x), create_graph=True)
+            with pytest.raises(RuntimeError, match="once_differentiable"):
+                g.sum().backward()
+
+
 def test_straight_through():
     class Sign(Function):
         @staticmethod

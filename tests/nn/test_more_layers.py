@@ -482,6 +482,30 @@ def test_layers_take_and_differentiate_empty_inputs(torch, name):
     assert found[0] == found[1]
 
 
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_norms_of_empty_inputs_keep_the_dtype_and_differentiate_the_parameters(torch, dtype):
+    def described(L, make, shape, train):
+        layer, x = make(L.nn).train(train), L.zeros(shape, dtype=getattr(L, dtype), requires_grad=True)
+        out = layer(x)
+        out.sum().backward()
+        grads = [x.grad, *[p.grad for p in layer.parameters()]]
+        return [str(out.dtype)[-8:], *[(str(g.dtype)[-7:], tuple(g.shape)) for g in grads]]
+
+    makes = [
+        lambda n: n.LayerNorm(3), lambda n: n.GroupNorm(1, 3), lambda n: n.BatchNorm1d(3), lambda n: n.BatchNorm2d(3), lambda n: n.RMSNorm(3),
+        lambda n: n.BatchNorm1d(3, track_running_stats=False), lambda n: n.InstanceNorm1d(3, affine=True), lambda n: n.InstanceNorm2d(3, affine=True),
+    ]  # fmt: skip
+    for make in makes:
+        for shape in [(0, 3), (0, 3, 3), (2, 3, 0), (0, 3, 2, 2), (2, 3, 0, 2)]:
+            for train in (True, False):
+                try:
+                    wanted = described(torch, make, shape, train)
+                except (RuntimeError, ValueError, IndexError):
+                    continue
+                assert described(mytorch, make, shape, train) == wanted, (make(mytorch.nn), shape, train)
+
+
 def test_losses_of_no_samples_are_empty_and_no_classes_are_refused(torch):
     for L in (mytorch, torch):
         for name, shape in (("multi_margin_loss", (0,)), ("multilabel_margin_loss", (0, 4))):

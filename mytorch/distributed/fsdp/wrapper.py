@@ -9,9 +9,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ...arrays.config import temporarily
+from ...arrays.tensor import Tensor
 from ...autograd.mode import no_grad
 from ...nn.module import Module
 from ...nn.utils import clip_grad_norm_
+from ...utils._pytree import tree_map_only
 from ..checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -198,11 +200,14 @@ class FullyShardedDataParallel(Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Accumulates gradients without communication in a `with` block. The next backward outside reduces the sum."""
+        groups = list(self.module._groups())
+        before = [group.sync for group in groups]  # a block can be in another one
         self.module.set_requires_gradient_sync(False)
         try:
             yield
         finally:
-            self.module.set_requires_gradient_sync(True)
+            for group, sync in zip(groups, before, strict=True):
+                group.sync = sync
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Any:
         """Scales the gradients so that their norm over all processes is at most `max_norm`. Returns the norm.
@@ -278,14 +283,19 @@ class FullyShardedDataParallel(Module):
         with temporarily(module, _kind=state_dict_type, _config=state_dict_config):
             yield
 
-    def _options(self):
+    def _states(self, get, *args):
+        """Returns what a function of `checkpoint.state_dict` returns in the form of `set_state_dict_type`."""
         full, config = self._kind is StateDictType.FULL_STATE_DICT, self._config
-        offload = bool(config and (getattr(config, "rank0_only", False) or config.offload_to_cpu))
-        return StateDictOptions(full_state_dict=full, cpu_offload=offload)
+        offload = bool(config and config.offload_to_cpu)
+        first_only = full and getattr(config, "rank0_only", False)
+        states = get(
+            *args, options=StateDictOptions(full_state_dict=full, cpu_offload=first_only or (offload and not full))
+        )
+        return tree_map_only(Tensor, lambda t: t.to("cpu"), states) if full and offload else states
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """Returns the state dict of the model in the form of `set_state_dict_type`. All processes call it."""
-        return get_model_state_dict(self.module, options=self._options())
+        return self._states(get_model_state_dict, self.module)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Loads whole tensors or DTensors. All processes call it.
@@ -308,8 +318,16 @@ class FullyShardedDataParallel(Module):
             optim: the optimizer.
             optim_state_dict: must be None.
             group: must be None.
+
+        Raises:
+            NotImplementedError: `optim_state_dict` or `group` is given.
         """
-        return get_optimizer_state_dict(model.module, optim, options=model._options())
+        if optim_state_dict is not None or group is not None:
+            raise NotImplementedError(
+                "FullyShardedDataParallel.optim_state_dict: expected optim_state_dict=None and group=None. The state is the one "
+                "of the optimizer, in the group of the model."
+            )
+        return model._states(get_optimizer_state_dict, model.module, optim)
 
     @staticmethod
     def optim_state_dict_to_load(model: Any, optim: Any, optim_state_dict: dict[str, Any], **kwargs: Any) -> dict:

@@ -376,7 +376,11 @@ def check_zero_redundancy():
         assert (a == b).all().item()
 
 
-from ddp_patterns import check_generated_ddp_patterns, check_generated_shared_updates  # noqa: E402, F401
+from ddp_patterns import (  # noqa: E402
+    check_generated_batch_norms,  # noqa: F401
+    check_generated_ddp_patterns,  # noqa: F401
+    check_generated_shared_updates,  # noqa: F401
+)
 from process_edges import (  # noqa: E402
     check_generated_collectives,  # noqa: F401
     check_generated_hooks,  # noqa: F401

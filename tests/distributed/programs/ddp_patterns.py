@@ -218,5 +218,92 @@ def check_generated_shared_updates():
     assert not faults, "\n".join(faults[:5])
 
 
+# -- batch normalization over the batches of all processes --------------------------------------------------------------
+
+
+def agreed(fault):
+    """The description of the first rank that has one, on all ranks."""
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, fault)
+    return next((e for e in every if e), None)
+
+
+def unequal(found, wanted, tolerance):
+    """The description of a difference between two tensors, or None."""
+    if (found is None) != (wanted is None):
+        return f"{found}, not {wanted}"
+    if found is None:
+        return None
+    a, b = (np.asarray(mytorch.as_tensor(t).detach().double()) for t in (found, wanted))
+    fits = (
+        found.dtype == wanted.dtype and a.shape == b.shape and np.allclose(a, b, tolerance, tolerance, equal_nan=True)
+    )
+    return None if fits else f"{found.dtype} {a.ravel()[:4]}, not {wanted.dtype} {b.ravel()[:4]}"
+
+
+def one_batch_norm(draw):
+    """SyncBatchNorm of batches of several sizes, also of size 0, against batch normalization of the joined batch."""
+    n, rank, rest = (
+        dist.get_world_size(),
+        dist.get_rank(),
+        tuple(int(k) for k in draw.integers(1, 4, draw.integers(0, 4))),
+    )
+    channels, momentum = int(draw.integers(1, 5)), [0.1, None, 0.0, 1.0][draw.integers(4)]
+    dtype = [mytorch.float32, mytorch.float64, mytorch.float16, mytorch.bfloat16][draw.integers(4)]
+    kind = [nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d][len(rest)]
+    one = kind(channels, 1e-2, momentum, bool(draw.integers(3)), bool(draw.integers(3)))
+    one.to(mytorch.float64 if dtype is mytorch.float64 else mytorch.float32)
+    for p in one.parameters():
+        p.data = mytorch.from_numpy(draw.normal(size=channels)).to(p.dtype)
+        p.requires_grad_(bool(draw.integers(4)))
+    shared = nn.SyncBatchNorm.convert_sync_batchnorm(
+        kind(channels, 1e-2, momentum, one.affine, one.track_running_stats)
+    )
+    shared.to(mytorch.float64 if dtype is mytorch.float64 else mytorch.float32)
+    shared.load_state_dict(one.state_dict())
+    for p, q in zip(one.parameters(), shared.parameters(), strict=True):
+        q.requires_grad_(p.requires_grad)
+    rough = {mytorch.float16: 3e-2, mytorch.bfloat16: 2e-1, mytorch.float32: 1e-3}.get(dtype, 1e-8)
+    for _ in range(3):
+        sizes = [int(k) + 2 * (r == 0) for r, k in enumerate(draw.integers(0, 4, n))]
+        train = bool(draw.integers(4)) or not one.track_running_stats
+        text = f"{one} of {rest} in {dtype}, sizes {sizes}, train={train}"
+        x, g = (mytorch.from_numpy(draw.normal(size=(sum(sizes), channels, *rest))).to(dtype) for _ in range(2))
+        mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        y = x[mine].clone().requires_grad_()
+        x.requires_grad_()
+        wanted, found = one.train(train)(x), shared.train(train)(y)
+        fault = unequal(found, wanted[mine], rough)
+        again = train and bool(draw.integers(2))
+        if again:  # second derivatives must not be left out
+            (slope,) = mytorch.autograd.grad(found, y, g[mine], create_graph=True)
+            try:
+                (slope.square().sum() + found.sum()).backward()
+                fault = fault or "second derivatives without an error"
+            except RuntimeError as error:
+                fault = fault if "once_differentiable" in str(error) else repr(error)
+        else:
+            wanted.backward(g)
+            found.backward(g[mine])
+            fault = fault or unequal(y.grad, x.grad[mine], 5 * rough)
+        fault = agreed(fault)
+        for (name, a), b in zip(one.named_parameters(), shared.parameters(), strict=True):
+            if not again and a.grad is not None and fault is None:
+                total = mytorch.as_tensor(b.grad).clone()
+                dist.all_reduce(total)
+                fault = agreed(unequal(total, mytorch.as_tensor(a.grad), 20 * rough) and f"gradient of {name}")
+            a.grad = b.grad = None
+        for (name, a), b in zip(one.named_buffers(), shared.buffers(), strict=True):
+            fault = fault or agreed(unequal(b, a, max(rough, 1e-3)) and f"buffer {name}")
+        if fault:
+            return f"{fault}: {text}"
+    return None
+
+
+def check_generated_batch_norms():
+    faults = checks.sweep(one_batch_norm, 60, 3)
+    assert not faults, "\n".join(faults[:5])
+
+
 if __name__ == "__main__":  # ddp_patterns.py COUNT SEED: a longer run
     checks.longer_sweep(one_pattern)

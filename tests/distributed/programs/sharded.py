@@ -39,6 +39,7 @@ from mytorch.distributed.fsdp import (
     StateDictType,
     fully_shard,
 )
+from mytorch.distributed.fsdp import wrapper as fsdp_wrapper
 from mytorch.distributed.fsdp.wrap import ModuleWrapPolicy
 from mytorch.distributed.join import Join
 from mytorch.distributed.mpi import MPIEngine
@@ -411,6 +412,42 @@ def check_fully_sharded_data_parallel():
 def small(seed=0):
     mytorch.manual_seed(seed)
     return nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1))
+
+
+def check_forms_of_fsdp_state_dicts():
+    """Each option has its own effect: where the tensors are, which processes have them, and whether they are whole."""
+    model = FullyShardedDataParallel(nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)))
+    optimizer = mytorch.optim.AdamW(model.parameters())
+    model(mytorch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    rank, kinds, of = dist.get_rank(), fsdp_wrapper.StateDictType, FullyShardedDataParallel
+    for offload in (False, True):
+        for first_only in (False, True):
+            config = fsdp_wrapper.FullStateDictConfig(offload_to_cpu=offload, rank0_only=first_only)
+            with of.state_dict_type(model, kinds.FULL_STATE_DICT, config):
+                states = [model.state_dict(), of.optim_state_dict(model, optimizer).get("state", {})]
+            assert [len(s) for s in states] == ([0, 0] if first_only and rank else [4, 4]), (
+                offload,
+                first_only,
+                states,
+            )
+            assert not any(isinstance(t, DTensor) for t in states[0].values())
+        config = fsdp_wrapper.ShardedStateDictConfig(offload_to_cpu=offload)
+        with of.state_dict_type(model, kinds.SHARDED_STATE_DICT, config):
+            assert [isinstance(t, DTensor) for t in model.state_dict().values()] == [True] * 4
+    raises(
+        NotImplementedError,
+        "optim_state_dict=None",
+        lambda: of.optim_state_dict(model, optimizer, optimizer.state_dict()),
+    )
+    with model.no_sync():
+        optimizer.zero_grad()
+        with model.no_sync():
+            model(mytorch.ones(2, 3)).sum().backward()
+        model(mytorch.ones(2, 3)).sum().backward()
+        assert all(p.grad is None for p in model.parameters())
+    model(mytorch.ones(2, 3)).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
 
 
 def check_meta_models_lists_of_modules_and_assigned_parameters():
