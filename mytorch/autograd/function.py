@@ -595,8 +595,9 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             results = results if isinstance(results, tuple) else (results,)
             # With an edge to all that the results depend on, also a gradient with respect to given tensors meets the error. The
             # results depend on all inputs of forward, whether it saved them or not.
-            sources = [t for t in grads if isinstance(t, Tensor) and t.requires_grad]
-            sources += [Tensor._of(grads[0]._mt_data, e) for e in ctx._node.node.parents if e is not None]
+            given = [t for t in grads if isinstance(t, Tensor)]
+            sources = [t for t in given if t.requires_grad]
+            sources += [Tensor._of(given[0]._mt_data, e) for e in ctx._node.node.parents if e is not None and given]
             return tuple(_refusing(r, sources) if isinstance(r, Tensor) else r for r in results)
         return backward(ctx, *grads)
 

@@ -608,7 +608,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     _check_channels(input.shape[1], weight=weight, bias=bias)
     if math.prod(input.shape) == num_groups:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
-    if not input.numel() and input.device.type == "cpu":
+    if not input.numel():
         return _affine(input * 1, weight, bias).to(input.dtype)
     out = _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     return out.to(input.dtype)  # float32 parameters leave 16 bits as they are

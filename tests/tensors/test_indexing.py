@@ -227,6 +227,7 @@ REGIONS = [
 WRITTEN = [1, 2.5, True, lambda L, region: L.tensor(3.0), lambda L, region: L.ones_like(region)]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("make", OVERLAPPING)
 @pytest.mark.parametrize("value", WRITTEN)
 def test_assignments_to_regions_that_share_memory(make, value, torch):
