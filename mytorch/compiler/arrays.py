@@ -126,6 +126,19 @@ def refs_in(x):
     return [i for item in x for i in refs_in(item)]
 
 
+def numbers_in(x):
+    """Returns the numbers that each run computes again in nested tuples, lists, dicts and slices."""
+    if type(x) is HostNumber or hasattr(x, "text"):
+        return [x]
+    if isinstance(x, dict):
+        x = x.values()
+    elif isinstance(x, slice):
+        x = (x.start, x.stop, x.step)
+    elif not isinstance(x, (tuple, list)):
+        return []
+    return [number for item in x for number in numbers_in(item)]
+
+
 def mapped(x, function):
     """Returns a copy of nested tuples, lists, dicts and slices with `function` applied to all other values."""
     if isinstance(x, (tuple, list)):
@@ -210,6 +223,8 @@ _WRITES_FIRST = frozenset(
     "add_along put_along max_along min_along prod_along "
     "sort partition itemset setfield setitem _numpy_scatter_add _numpy_add_rows _numpy_add_matmul".split()
 )
+# Functions, by name, whose result is memory that a run allocates by the shape in the trace.
+_ALLOCATIONS = frozenset("empty empty_like".split())
 _current = threading.local()
 
 
@@ -348,12 +363,17 @@ class Tape:
                 self._before_write(x)
                 written.append(x)
         if function in self.static:
+            if name == "broadcast_shapes":
+                self._require_equal(args, kwargs)
             return result
         if function in self.shaped or (function is operator.getitem and _has_mask(plain_args[1])):
             raise Untraceable(_reason("the shape of a result"))
         if result is None and not written:
             raise Untraceable(f"it is unknown which array {name} changes")
+        first = len(self.values)
         wrapped = self._wrap(result, arrays, written)
+        if any(value.is_view for value in self.values[first:]) or name in _ALLOCATIONS:
+            self._require_equal(args, kwargs)
 
         def refs(x):
             if isinstance(x, TracedArray):
@@ -370,6 +390,11 @@ class Tape:
         args, kwargs, results = mapped(tuple(args), refs), mapped(kwargs, refs), mapped(wrapped, refs)
         self.steps.append(Step(function, args, kwargs, results, writes))
         return wrapped
+
+    def _require_equal(self, args, kwargs):
+        """Adds the condition that numbers in arguments, which determine a layout, are the same in each run."""
+        for number in numbers_in((args, kwargs)):
+            self.conditions[f"({number.text} == {number.value!r})"] = True
 
     def _wrap(self, result, arrays, written):
         if isinstance(result, (tuple, list)):

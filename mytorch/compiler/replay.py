@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays.namespaces import numpy_ns
 from . import native
-from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_bytes, mapped, owner, placed
+from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_bytes, mapped, numbers_in, owner, placed
 from .program import is_dense, plan_memory
 
 ndarray = np.ndarray
@@ -121,7 +121,7 @@ class Instance:
                 if index not in example:
                     own = fixed.get(value.storage)
                     example[index] = own if own is not None and not value.is_view else empty_like(value)
-            if _takes_numbers(step):
+            if self._takes_numbers(step):
                 found.append(None)
                 continue
             hidden = self.hidden.isdisjoint((*step.refs(), *step.outs()))
@@ -130,14 +130,23 @@ class Instance:
             found.append(native.described(step.function, args, kwargs, out) if single else None)
         return found
 
+    def _dtype_of_numbers(self, step):
+        """Returns the dtype of the first float or complex argument of a step, or None."""
+        dtypes = [self.program.values[i].dtype for i in step.refs()]
+        return next((dtype for dtype in dtypes if dtype.kind in "fc"), None)
+
+    def _takes_numbers(self, step):
+        """Returns True if a step gets numbers as Python objects: machine code reads only those of float ufuncs, from arrays."""
+        as_arrays = isinstance(step.function, np.ufunc) and self._dtype_of_numbers(step) is not None
+        return not as_arrays and bool(numbers_in((step.args, step.kwargs)))
+
     def _example_of(self, step):
-        values = self.program.values
-        dtype = next((values[i].dtype for i in step.refs() if values[i].dtype.kind in "fc"), None)
+        dtype = None if self._takes_numbers(step) else self._dtype_of_numbers(step)
 
         def lower(x):
             if type(x) is Ref:
                 return self.example[x.index]
-            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+            if type(x) is HostNumber and dtype is None:
                 return 1
             if type(x) is HostNumber:
                 return self.numbers.setdefault((x.index, dtype), (None, np.zeros((), dtype)))[1]
@@ -207,10 +216,10 @@ class Instance:
 
     def _python_call(self, step):
         program = self.program
-        dtype = next((program.values[i].dtype for i in step.refs() if program.values[i].dtype.kind in "fc"), None)
+        dtype = None if self._takes_numbers(step) else self._dtype_of_numbers(step)
 
         def lower(x):
-            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+            if type(x) is HostNumber and dtype is None:
                 return Ref(self.plain + x.index)
             return Ref(self.numbers[x.index, dtype][0]) if type(x) is HostNumber else x
 
@@ -236,18 +245,6 @@ class Instance:
             value = program.values[results.index]
             return functools.partial(_call_and_store, function, get, results.index, value, value.strides)
         return functools.partial(_call_and_store_all, function, get, results, program.values)
-
-
-def _takes_numbers(step):
-    """Returns True if a step gets numbers as Python objects: a kernel, or a function that is not a ufunc."""
-    function = step.function
-    return not isinstance(function, np.ufunc) and any(_has_numbers(x) for x in (*step.args, *step.kwargs.values()))
-
-
-def _has_numbers(x):
-    if type(x) is HostNumber:
-        return True
-    return isinstance(x, (tuple, list)) and any(map(_has_numbers, x))
 
 
 def _arguments(args, refs, kwargs, slots):
