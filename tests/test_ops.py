@@ -203,6 +203,29 @@ def test_integers(row, shapes, attrs, dtype, torch, rng):
     _compare(ours, theirs, "float32", "integers")
 
 
+# Ops with a fraction as an option, which the dtype of the result rounds, as in PyTorch.
+ROUNDED = {"addcmul": "value", "addmm": "beta", "masked_fill": "value"}
+
+
+@loop(parts=2)
+@pytest.mark.parametrize(
+    ("row", "shapes", "attrs"), [c for c in CASES if type(c.values[2].get(ROUNDED.get(c.values[0].name))) is not float]
+)
+def test_integer_results_are_exact(row, shapes, attrs, rng):
+    """A function of integers that returns integers computes what it computes in float64, or it refuses integers."""
+    values = _values(row, shapes, rng)
+    floats = [np.round(v * 3) if v.dtype.kind == "f" else v for v in values]
+    integers = [v.astype(np.int64) if v.dtype.kind == "f" else v for v in floats]
+    try:
+        ours = _outputs(_call(row, mytorch, [mytorch.tensor(v) for v in integers], attrs))
+        exact = _outputs(_call(row, mytorch, [mytorch.tensor(v) for v in floats], attrs))
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return
+    for a, b in zip(ours, exact, strict=True):
+        if isinstance(a, Tensor) and a.dtype.is_floating_point is False and a.dtype is not mytorch.bool:
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 @loop
 @pytest.mark.parametrize(("row", "shapes", "attrs"), FIRST)
 def test_strided_inputs(row, shapes, attrs, torch, rng):

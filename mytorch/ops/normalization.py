@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arrays import ON_NUMPY, Namespace, config, numpy_ns, xp_of
 from ..arrays.array import on_input_device
-from ..arrays.dtypes import as_dtype, finfo, float32, promote_types
+from ..arrays.dtypes import FLOAT, as_dtype, finfo, float32, promote_types
 from ..arrays.errors import require_tensor
 from ..arrays.memory_format import channels
 from ..arrays.tensor import Tensor
@@ -14,7 +14,7 @@ from ..autograd.mode import get_mode
 from ..kernels.registry import device_type
 from .dispatch.half import once_rounded
 from .dispatch.op import op
-from .dispatch.refused import refuse_grad
+from .dispatch.refused import check_dtypes, refuse_grad
 from .dispatch.unwrap import shape_of
 from .padding import pad
 from .pool import avg_pool1d
@@ -27,6 +27,8 @@ def _check(name, input, *parameters):
     16-bit inputs may have float32 parameters.
     """
     require_tensor(name, input)
+    if input.dtype.category != FLOAT:
+        check_dtypes(name, (input._mt_data,))
     if config.pytorch_mode:
         for p in parameters:
             if p is not None and p.dtype is not input.dtype and (p.dtype is not float32 or input.dtype.itemsize != 2):

@@ -1,7 +1,8 @@
 """Dtypes and kinds of arguments that functions refuse.
 
 NumPy computes more than PyTorch defines: it orders complex numbers, and it rounds bools. In PyTorch mode, the calls that
-PyTorch refuses raise its errors. Natively, only functions of complex numbers without a mathematical meaning raise.
+PyTorch refuses raise its errors. Natively, only functions of complex numbers without a mathematical meaning raise, and functions
+of integers whose result would be rounded to integers.
 """
 
 import functools
@@ -25,9 +26,9 @@ from ...autograd.mode import get_mode
 _KINDS = {
     "b": "_divide_floor abs bitwise_left_shift bitwise_right_shift ceil floor floor_divide fmod linear matmul pow remainder trunc",
     "bc": "clamp median round",
-    "bci": "batch_norm cross_entropy elu gated gelu group_norm hardshrink hardsigmoid hardswish igamma igammac layer_norm leaky_relu "
+    "bci": "add_layer_norm batch_norm cross_entropy elu gated gelu group_norm hardshrink hardsigmoid hardswish igamma igammac layer_norm leaky_relu "
     "log_softmax logsigmoid nextafter softmax softplus softshrink",
-    "bi": "eigh hypot lu rms_norm silu logaddexp logaddexp2 logcumsumexp",
+    "bi": "add_rms_norm eigh hypot lu rms_norm silu logaddexp logaddexp2 logcumsumexp",
     "BcI": "dropout",
     "c": "_clipped_error _logistic_error _squared_error amax amin avg_pool binary_cross_entropy copysign digamma entr erf erfc erfcx "
     "erfinv ge gt heaviside i0 i0e i1 i1e le lgamma logit lt masked_softmax max_of_all max_pool min_of_all ndtri nll polygamma "
@@ -40,6 +41,10 @@ _KINDS = {
 }
 _CHARACTERS = {"b": "?", "i": "bBhHiIlLqQ", "c": "FD"}
 REFUSED = {name: letters for letters, names in _KINDS.items() for name in names.split()}
+# Ops whose result has the dtype of the input, but is a fraction.
+_FRACTIONS = set(
+    "add_layer_norm add_rms_norm batch_norm cross_entropy dropout group_norm layer_norm rms_norm std var".split()
+)
 _CATEGORIES = {dtypes.BOOL: "b", dtypes.INT: "i", dtypes.FLOAT: "f"}  # any other one is complex
 
 # Ops of one or two inputs whose first or second input can be a number. All other inputs are tensors.
@@ -71,7 +76,7 @@ def check_dtypes(name, values):
     found = [_dtype(x) for x in values if x is not None]
     highest = max(filter(None, found), key=lambda d: d.category, default=dtypes.bool_)
     letter = _CATEGORIES.get(highest.category, "c")
-    if letter in letters.lower() and (letter == "c" or config.pytorch_mode):
+    if letter in letters.lower() and (letter == "c" or name in _FRACTIONS or config.pytorch_mode):
         if letter in letters:
             raise NotImplementedError(
                 f'"{name}" is not implemented for {highest.name}. Convert the inputs to another dtype.'
