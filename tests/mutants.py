@@ -19,6 +19,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -229,6 +230,7 @@ def verdict(folder, tests, seconds):
     note.unlink(missing_ok=True)
     child = os.fork()
     if not child:
+        os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (3 * seconds, 3 * seconds))
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1), os.dup2(output, 2)
@@ -239,7 +241,14 @@ def verdict(folder, tests, seconds):
         with contextlib.suppress(BaseException):
             code = _run_pytest(tests, note)
         os._exit(code)
-    _, status = os.waitpid(child, 0)
+    last = time.monotonic() + 6 * seconds
+    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > last:  # it waits forever, and its processes too
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return f"killed by a wait of {6 * seconds} s"
+        time.sleep(0.05)
+    status = status[1]
     if os.WIFSIGNALED(status):
         return f"killed by signal {os.WTERMSIG(status)}"
     code = os.WEXITSTATUS(status)

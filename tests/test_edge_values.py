@@ -108,6 +108,36 @@ NORMS = [
 ]
 
 
+ALONG = """
+    max min amax amin argmax argmin aminmax mode median nanmedian sort argsort cummax cummin cumsum cumprod logcumsumexp logsumexp sum mean
+    nanmean nansum prod std var norm any all count_nonzero softmax log_softmax diff std_mean var_mean quantile nanquantile
+    linalg.vector_norm nn.functional.normalize topk kthvalue
+""".split()
+
+
+@loop
+@pytest.mark.parametrize("name", ALONG)
+@pytest.mark.filterwarnings("ignore")
+def test_along_a_dimension_of_an_empty_tensor(name, torch):
+    """Results, or the class of the error."""
+    first = {"quantile": (0.5,), "nanquantile": (0.5,), "topk": (0,), "kthvalue": (1,)}.get(name, ())
+    for shape in ((0,), (0, 0), (0, 3), (3, 0), (2, 0, 3), ()):
+        for dim in range(-1, max(len(shape), 1)):
+            found = []
+            for lib in (mytorch, torch):
+                function = lib
+                for part in name.split("."):
+                    function = getattr(function, part)
+                try:
+                    result = function(lib.zeros(shape), *first, dim=dim)
+                except (RuntimeError, IndexError, ValueError) as error:
+                    found.append(type(error))
+                    continue
+                result = result if isinstance(result, tuple) else (result,)
+                found.append([(str(r.dtype).rpartition(".")[2], tuple(r.shape), str(r.tolist())) for r in result])
+            assert found[0] == found[1], f"{shape}, dim={dim}"
+
+
 def test_norms_of_empty_tensors(torch):
     for function, order, shape, dim in NORMS:
         results = []

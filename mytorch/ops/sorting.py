@@ -11,6 +11,7 @@ from ..arrays import NO_DATA, ON_NUMPY, MetaArray, blocks, dtypes, numpy_ns, xp_
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
+from ..kernels import parts
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
@@ -242,12 +243,16 @@ def _picked(name, input, d, keepdim, indices):
     return _pairs[name](values, contiguous(indices))
 
 
+def _check_size(name, shape, d):
+    if not shape[d]:
+        raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
 def _kth(name, input, dim, keepdim, place):
     """The element at `place(n)` in the order of each row of n."""
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
-    if not x.shape[d]:
-        raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+    _check_size(name, x.shape, d)
     if x.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'. Cast the input to uint8.")
     raw, place = raw_of(x), place(x.shape[d])
@@ -324,6 +329,7 @@ def nanmedian(input, dim=None, keepdim=False):
         return median(flat[kept] if kept.any() or not flat.shape[0] else flat)
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
+    _check_size("nanmedian", x.shape, d)
     counts = (~isnan.fast_call(x)).sum(d, keepdim=True)
     order = x.argsort(d, stable=True)
     return _picked("nanmedian", input, d, keepdim, order.gather(d, ((counts - 1) // 2).clamp(min=0)))
@@ -373,9 +379,9 @@ def mode(input, dim=-1, keepdim=False):
         2
     """
     d = normalize_dim(dim, input.ndim)
-    raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
-    if not raw.shape[-1]:
-        raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
+    raw = np.atleast_1d(to_cpu(input))
+    _check_size("mode", raw.shape, d)
+    raw = np.moveaxis(raw, d, -1)
     flat = to_acc_type(raw).reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
@@ -417,7 +423,7 @@ def _quantile(input, q, dim, keepdim, interpolation, ignore_nan):
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
     rows = input.reshape(-1) if dim is None or input.ndim == 0 else input.movedim(dim, -1)
     n = rows.shape[-1]
-    if n == 0:
+    if not input.numel():
         raise RuntimeError("quantile() input tensor must be non-empty")
     ordered = rows.sort(-1).values  # NaNs come last
     lost = isnan.fast_call(ordered)
@@ -701,7 +707,8 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     if side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if seq.ndim == 1:
-        found = xp.asarray(xp.searchsorted(seq, wanted, side))
+        search = functools.partial(xp.searchsorted, seq, side=side)
+        found = xp.asarray(parts.elementwise("searchsorted", search, wanted) if xp is numpy_ns else search(wanted))
     else:
         if seq.shape[:-1] != wanted.shape[:-1]:
             raise RuntimeError(
