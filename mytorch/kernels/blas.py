@@ -23,7 +23,7 @@ FAR = 1 << 23  # from this size on, the weight does not stay in the cache betwee
 # TURNED multiplications on.
 FEW, TURNED = 64, 9 << 14
 CACHED = 2**13  # float32 numbers that stay in the first-level cache next to the other matrix
-LARGE = 2**22  # multiplications from which a product uses several threads
+LARGE = 2**23  # multiplications from which a product uses several threads
 # On these processors (with AVX-512), OpenBLAS multiplies small matrices in place, without repacking: products of up to PLACED
 # multiplications, and if the second matrix is column-major, results of up to PLACED_TURNED numbers.
 IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
@@ -193,8 +193,11 @@ def _width(rows, inner, columns, turned):
         few, most, least = rows, min(PLACED // (rows * inner or 1), PLACED_TURNED // (rows or 1)), 8
     else:
         few, most, least = 2 * min(rows, inner), PLACED // (rows * inner or 1), 48
-    fits = 1 < rows and 1 < few <= FEW and inner >= 2 and least <= most < columns
-    return (most // 16 * 16 or 8) if fits else 0
+    if not (1 < rows and 1 < few <= FEW and inner >= 2 and least <= most < columns):
+        return 0
+    width = most // 16 * 16 or 8
+    # Equal blocks if possible: a narrow last block takes as long as a whole one.
+    return next((w for w in range(width, least - 1, -16) if columns % w == 0), width)
 
 
 def _by_few_rows(a, b, multiplications):

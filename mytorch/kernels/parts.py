@@ -4,8 +4,7 @@ NumPy computes on one thread. Since an element of an elementwise function depend
 other row, both can be computed part by part, on several threads. A ufunc writes each part into the result. A function that is composed of
 several steps returns a new array, which is copied, so a composed function of one step is not divided.
 
-Dividing a call costs about 10 microseconds, in which a sum of 10^5 numbers is complete, but not their sines. So the first calls of a
-function with a dtype run on one thread and are measured, and the next ones are divided if they take long enough.
+A call is divided if it takes long enough, see `threads.pays`.
 
 The results have the same bits in both cases and for any number of threads: the parts begin at multiples of 64 elements, so that
 vector instructions process the same elements together.
@@ -13,7 +12,6 @@ vector instructions process the same elements together.
 
 import math
 from functools import partial
-from time import thread_time
 
 import numpy as np
 
@@ -22,29 +20,9 @@ from . import threads
 
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
-WORTH = 25e-6  # seconds on one thread from which dividing a ufunc, a copy or a reduction pays
-STEPS = 4  # a composed function pays this for each part and step, so it needs as many times WORTH
-CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
+STEPS = 4  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
-_costs = {}  # what was called -> (number of measured calls, fewest seconds for an element)
-
-
-def _pays(key, size, worth=1):
-    """Returns True if a call for `size` elements is long enough to be divided, by the first calls; None if these are not measured yet."""
-    calls, cost = _costs.get(key, (0, 0.0))
-    return None if calls < CALLS else cost * size >= WORTH * worth
-
-
-def _undivided(pays, key, size, function, *arguments, **options):
-    """Returns function(*arguments, **options). If `pays` is None, stores the processor time that it took."""
-    if pays is not None:
-        return function(*arguments, **options)
-    start = thread_time()
-    result = function(*arguments, **options)
-    cost, (calls, least) = (thread_time() - start) / size, _costs.get(key, (0, math.inf))
-    _costs[key] = calls + 1, min(cost, least)
-    return result
 
 
 def elementwise(name, function, *operands, ufunc=None):
@@ -63,9 +41,9 @@ def elementwise(name, function, *operands, ufunc=None):
         if type(a) is np.ndarray and a.size > size:
             size, dtype = a.size, a.dtype
     single, key = type(function) is np.ufunc or ufunc is not None, (name, dtype)
-    pays = _pays(key, size, 1 if single else STEPS)
+    pays = threads.pays(key, size, 1 if single else STEPS)
     if size < LEAST or not pays:
-        return _undivided(pays, key, max(size, 1), function, *operands)
+        return threads.undivided(pays, key, max(size, 1), function, *operands)
     arrays = [a for a in operands if _is_array(a)]
     if ufunc is not None:
         floats = all(a.dtype.kind == "f" and a.itemsize > 2 for a in operands if type(a) is np.ndarray)
@@ -114,21 +92,21 @@ def _is_array(a):
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
     key = function, out.dtype
-    pays = _pays(key, out.size)
+    pays = threads.pays(key, out.size)
     if pays and _can_divide(out, operands):
         threads.run(partial(_into, function), _cut(_count(out.size), out, operands))
     else:
-        _undivided(pays, key, out.size, function, *operands, out=out)
+        threads.undivided(pays, key, out.size, function, *operands, out=out)
 
 
 def assign(out, source, write=blocks.write):
     """Executes write(out, source), by default out[...] = source."""
     key = write, out.dtype, getattr(source, "dtype", None)
-    pays = _pays(key, out.size)
+    pays = threads.pays(key, out.size)
     if pays and _can_divide(out, (source,)):
         threads.run(write, _cut(_count(out.size), out, (source,)))
     else:
-        _undivided(pays, key, out.size, write, out, source)
+        threads.undivided(pays, key, out.size, write, out, source)
 
 
 def copied(x, dtype=None, order="K"):
@@ -137,9 +115,9 @@ def copied(x, dtype=None, order="K"):
     if x.size < LEAST or threads.get_num_threads() == 1:
         return x.astype(dtype, order)
     key = blocks.write, dtype, x.dtype
-    pays = _pays(key, x.size)
+    pays = threads.pays(key, x.size)
     if not pays:
-        return _undivided(pays, key, x.size, x.astype, dtype, order)
+        return threads.undivided(pays, key, x.size, x.astype, dtype, order)
     out = np.empty_like(x, dtype, order)
     assign(out, x)
     return out
@@ -162,9 +140,9 @@ def rows(function, x, axis, keepdims, merge=None):
     if not usable:
         return function(x, axis, keepdims)
     key = function, x.dtype, x.ndim - 1 in axes
-    pays = _pays(key, x.size)
+    pays = threads.pays(key, x.size)
     if not pays:
-        return _undivided(pays, key, x.size, function, x, axis, keepdims)
+        return threads.undivided(pays, key, x.size, function, x, axis, keepdims)
     along = max(usable, key=lambda a: abs(x.strides[a]))
     calls = _slices(_count(x.size), along, x, ())
     parts = [None] * len(calls)

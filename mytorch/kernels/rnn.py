@@ -5,6 +5,8 @@ steps: step k reads states[k] and writes states[k + 1]. The products write the g
 the weight in one product at the end, instead of one in each step. The work between the products is one pass by Numba if it is
 installed and the dtype is float32 (`kernels/numba/rnn.py`), otherwise a few NumPy calls.
 
+The sequences do not depend on each other, so each thread computes all steps of a part of them.
+
 Each layer is an object with the functions of a kernel; T steps, N sequences, H hidden units.
 """
 
@@ -13,7 +15,9 @@ import importlib
 
 import numpy as np
 
-from . import blas, registry
+from . import blas, registry, threads
+
+LEAST = 2**19  # multiplications of a step for each thread; with fewer, Python takes most of the time
 
 
 @functools.cache
@@ -31,10 +35,23 @@ def _accepts(*arrays, **options):
     return all(type(a) is np.ndarray and a.dtype == arrays[0].dtype and a.dtype.char in "fd" and a.size for a in arrays)
 
 
-def _order(sizes, reverse):
-    """Returns (k, t, n) for each step: its number, its time, and the number of active rows."""
-    count = len(sizes)
-    return [(k, t, sizes[t]) for k, t in enumerate(range(count - 1, -1, -1) if reverse else range(count))]
+def _order(sizes, reverse, first, end):
+    """Returns (k, t, active rows, other rows) for each step: its number, its time, and slices of the rows from `first` to `end`."""
+    count, found = len(sizes), []
+    for k, t in enumerate(range(count - 1, -1, -1) if reverse else range(count)):
+        active = min(max(sizes[t], first), end)
+        found.append((k, t, slice(first, active), slice(active, end)))
+    return found
+
+
+def _run(function, weight, rows):
+    """Calls function(first row, end row) for the parts of the rows, on several threads if the products are large enough."""
+    parts = min(threads.get_num_threads(), rows, rows * weight.size // LEAST)
+    if parts > 1:
+        blas.run(function, blas.bounds(rows, parts))
+    else:
+        with blas.one_thread():  # also the products are too small for several threads
+            function(0, rows)
 
 
 def _states(first, count):
@@ -72,13 +89,16 @@ class LSTM:
         cells = _cells(x.dtype)
         x, weight_t = np.ascontiguousarray(x), np.ascontiguousarray(weight.T)
         gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
-        with blas.one_thread():  # the products are too small for several threads
-            multiply = blas.repeated(weight_t)
-            for k, t, n in _order(sizes, reverse):
-                multiply(h[k, :n], gates[k, :n])
-                cells.lstm(x[t, :n], gates[k, :n], c[k, :n], c[k + 1, :n], h[k + 1, :n])
+        multiply = blas.repeated(weight_t)
+
+        def run(first, end):
+            for k, t, n, others in _order(sizes, reverse, first, end):
+                multiply(h[k, n], gates[k, n])
+                cells.lstm(x[t, n], gates[k, n], c[k, n], c[k + 1, n], h[k + 1, n])
                 # Rows whose sequence has ended keep their state.
-                h[k + 1, n:], c[k + 1, n:] = h[k, n:], c[k, n:]
+                h[k + 1, others], c[k + 1, others] = h[k, others], c[k, others]
+
+        _run(run, weight, h.shape[1])
         return _in_time(h, sizes, reverse), h[-1].copy(), c[-1].copy(), gates, c, h
 
     @staticmethod
@@ -86,10 +106,13 @@ class LSTM:
         step = _cells(gates.dtype).lstm_backward
         g_out, g_h, g_c = np.ascontiguousarray(g[0]), g[1].copy(), g[2].copy()
         gx = np.zeros(gates.shape, gates.dtype)
-        with blas.one_thread():  # the products are too small for several threads
-            for k, t, n in reversed(_order(sizes, reverse)):
-                step(g_out[t, :n], g_h[:n], g_c[:n], gates[k, :n], cells[k, :n], gx[t, :n])
-                blas.matmul(gx[t, :n], weight, g_h[:n])
+
+        def run(first, end):
+            for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
+                step(g_out[t, n], g_h[n], g_c[n], gates[k, n], cells[k, n], gx[t, n])
+                blas.matmul(gx[t, n], weight, g_h[n])
+
+        _run(run, weight, len(g_h))
         return gx, g_h, g_c, _weight_gradient(gx, hiddens, reverse) if needs[3] else None, None
 
 
@@ -107,12 +130,15 @@ class GRU:
         cells, width = _cells(x.dtype), h.shape[1]
         x, weight_t, bias = np.ascontiguousarray(x), np.ascontiguousarray(weight.T), np.ascontiguousarray(bias)
         gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
-        with blas.one_thread():  # the products are too small for several threads
-            multiply = blas.repeated(weight_t)
-            for k, t, n in _order(sizes, reverse):
-                multiply(h[k, :n], gates[k, :n, : 3 * width])
-                cells.gru(x[t, :n], bias, gates[k, :n], h[k, :n], h[k + 1, :n])
-                h[k + 1, n:] = h[k, n:]
+        multiply = blas.repeated(weight_t)
+
+        def run(first, end):
+            for k, t, n, others in _order(sizes, reverse, first, end):
+                multiply(h[k, n], gates[k, n, : 3 * width])
+                cells.gru(x[t, n], bias, gates[k, n], h[k, n], h[k + 1, n])
+                h[k + 1, others] = h[k, others]
+
+        _run(run, weight, h.shape[1])
         return _in_time(h, sizes, reverse), h[-1].copy(), gates, h
 
     @staticmethod
@@ -121,10 +147,13 @@ class GRU:
         g_out, g_h = np.ascontiguousarray(g[0]), g[1].copy()
         gx, g_inner = np.zeros((2, *gates.shape[:2], len(weight)), gates.dtype)
         product = np.empty_like(g_h)
-        with blas.one_thread():  # the products are too small for several threads
-            for k, t, n in reversed(_order(sizes, reverse)):
-                step(g_out[t, :n], g_h[:n], gates[k, :n], hiddens[k, :n], gx[t, :n], g_inner[t, :n])
-                g_h[:n] += blas.matmul(g_inner[t, :n], weight, product[:n])
+
+        def run(first, end):
+            for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
+                step(g_out[t, n], g_h[n], gates[k, n], hiddens[k, n], gx[t, n], g_inner[t, n])
+                g_h[n] += blas.matmul(g_inner[t, n], weight, product[n])
+
+        _run(run, weight, len(g_h))
         return gx, g_h, _weight_gradient(g_inner, hiddens, reverse), g_inner.sum((0, 1))
 
 
@@ -140,13 +169,16 @@ class RNN:
     @staticmethod
     def forward(xp, x, h, weight, *, sizes, reverse=False, relu=False):
         h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
-        with blas.one_thread():  # the products are too small for several threads
-            multiply = blas.repeated(weight_t)
-            for k, t, n in _order(sizes, reverse):
-                z = multiply(h[k, :n], h[k + 1, :n])
-                z += x[t, :n]
+        multiply = blas.repeated(weight_t)
+
+        def run(first, end):
+            for k, t, n, others in _order(sizes, reverse, first, end):
+                z = multiply(h[k, n], h[k + 1, n])
+                z += x[t, n]
                 np.maximum(z, 0, out=z) if relu else np.tanh(z, out=z)
-                h[k + 1, n:] = h[k, n:]
+                h[k + 1, others] = h[k, others]
+
+        _run(run, weight, h.shape[1])
         return _in_time(h, sizes, reverse), h[-1].copy(), h
 
     @staticmethod
@@ -154,9 +186,12 @@ class RNN:
         g_out, g_h = g[0], g[1].copy()
         gx = np.zeros((*g_out.shape[:2], len(weight)), weight.dtype)
         slope = hiddens > 0 if relu else 1 - hiddens * hiddens
-        with blas.one_thread():  # the products are too small for several threads
-            for k, t, n in reversed(_order(sizes, reverse)):
-                gh = np.add(g_h[:n], g_out[t, :n], g_h[:n])
-                np.multiply(gh, slope[k + 1, :n], gx[t, :n])
-                blas.matmul(gx[t, :n], weight, gh)
+
+        def run(first, end):
+            for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
+                gh = np.add(g_h[n], g_out[t, n], g_h[n])
+                np.multiply(gh, slope[k + 1, n], gx[t, n])
+                blas.matmul(gx[t, n], weight, gh)
+
+        _run(run, weight, len(g_h))
         return gx, g_h, _weight_gradient(gx, hiddens, reverse)

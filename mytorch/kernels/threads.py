@@ -8,19 +8,27 @@ product) occupy their core instead: next to another busy program, a product of 4
 Waking a thread takes tens of microseconds, and one step of a small model submits work a hundred times. So if Numba is
 installed, an idle thread first polls for new work for less than a millisecond, without holding the GIL. The submitting thread
 polls in the same way while it waits for the other threads, see `numba/waiting.py`.
+
+Dividing a call costs about 15 microseconds, and more if the threads are asleep. In this time a sum of 10^5 numbers is complete, but
+not their sines. So the first calls of a function with a dtype run on one thread and are measured, and the next ones are divided if they
+take long enough.
 """
 
+import math
 import os
 import threading
 from collections import deque
 from contextvars import copy_context
 from queue import SimpleQueue
+from time import thread_time
 
 import numpy as np
 
 from ..arrays import hooks
 
 SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
+WORTH = 60e-6  # seconds on one thread from which dividing pays
+CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps
 
 
@@ -39,6 +47,8 @@ _asleep = []  # for each sleeping thread, the queue that wakes it
 _started = 0
 _starting = threading.Lock()
 _within = threading.local()  # `job`: True in a thread that executes calls of `run`
+_UNKNOWN = 0, math.inf, 0
+_costs = {}  # what was called -> (number of measured calls, fewest seconds for an element, most elements of these calls)
 _posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of submitted jobs, and of finished threads
 
 
@@ -181,6 +191,25 @@ def run(function, calls):
     return outcomes
 
 
+def pays(key, size, worth=1):
+    """Returns True if a call on `size` elements takes `worth` times WORTH, by calls that were measured; None if it must be measured."""
+    calls, cost, measured = _costs.get(key, _UNKNOWN)
+    return None if calls < CALLS or size > 4 * measured else cost * size >= WORTH * worth
+
+
+def undivided(pays, key, size, function, *arguments, **options):
+    """Returns function(*arguments, **options). If `pays` is None, stores the processor time that it took."""
+    if pays is not None:
+        return function(*arguments, **options)
+    start = thread_time()
+    result = function(*arguments, **options)
+    cost, (calls, least, measured) = (thread_time() - start) / size, _costs.get(key, _UNKNOWN)
+    if size > 4 * measured:  # of which the time to call the function is a smaller part
+        calls, least = 0, math.inf
+    _costs[key] = calls + 1, min(cost, least), max(size, measured)
+    return result
+
+
 def chunks_for(size):
     """Returns the number of chunks for work on `size` elements: two per thread, for load balancing."""
     return 1 if size < SMALL or _count == 1 else min(2 * _count, 2 * size // SMALL)
@@ -195,6 +224,10 @@ def split(kernel, size, arrays, *constants):
     """
     if size < SMALL or _count == 1:
         return kernel(*arrays, *constants)
+    key = kernel, arrays[0].dtype
+    long = pays(key, size)
+    if not long:
+        return undivided(long, key, size, kernel, *arrays, *constants)
     return any(run(kernel, [(*chunk, *constants) for chunk in cut(arrays, chunks_for(size), size)]))
 
 

@@ -32,7 +32,7 @@ def small_parts(monkeypatch):
     """Divides work on few elements, and restores the number of threads."""
     monkeypatch.setattr(parts, "LEAST", LEAST)
     monkeypatch.setattr(parts, "BLOCK", 512)
-    monkeypatch.setattr(parts, "_pays", lambda *call: True)
+    monkeypatch.setattr(threads, "pays", lambda *call: True)
     for name in ELEMENTWISE:
         op = RECORDS[name]
         if op.name not in parts.WHOLE:
