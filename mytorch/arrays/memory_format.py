@@ -247,7 +247,7 @@ def placed(out, strides):
     axes = tuple(sorted(range(out.ndim), key=lambda axis: (-strides[axis], out.shape[axis] > 1)))
     laid = out.transpose(axes)
     if not laid.flags.c_contiguous:
-        laid = laid.copy("C")
+        laid = duplicate(laid)
         out = laid.transpose(inverse(axes))
     if out.strides != wanted and type(out) is np.ndarray and out.dtype.kind != "V":
         out = np.ndarray(out.shape, out.dtype, laid, 0, wanted)

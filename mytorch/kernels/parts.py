@@ -20,7 +20,7 @@ from . import threads
 
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
-STEPS = 4  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
+STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
 

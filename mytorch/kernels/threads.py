@@ -27,7 +27,7 @@ import numpy as np
 from ..arrays import hooks
 
 SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
-WORTH = 60e-6  # seconds on one thread from which dividing pays
+WORTH = 50e-6  # seconds on one thread from which dividing pays
 CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps
 

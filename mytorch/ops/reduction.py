@@ -7,8 +7,9 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..arrays import dtypes
+from ..arrays import dtypes, numpy_ns
 from ..arrays.errors import kind, warn
+from ..arrays.namespaces import duplicate
 from ..arrays.tensor import is_tensor
 from .dispatch.bind import METHODS, public
 from .dispatch.half import is_half
@@ -123,10 +124,15 @@ def _mean(xp, input, *, dim=None, keepdim=False):
     return (total / n if n else total * math.nan).astype(input.dtype, copy=False)
 
 
-_mean.grad(
-    # Divided after it is repeated, as in PyTorch, so that each element of the gradient has separate memory.
-    input=lambda g, shape, dim, keepdim, xp: spread(xp, g, shape, dim, keepdim) * (1 / max_(count(shape, dim), 1))
-)
+def _mean_grad(g, shape, dim, keepdim, xp):
+    # Each element of the gradient has separate memory, as in PyTorch, which divides after it repeats.
+    part = 1 / max_(count(shape, dim), 1)
+    if xp is numpy_ns:
+        return duplicate(spread(xp, np.asarray(g * part, g.dtype), shape, dim, keepdim))
+    return spread(xp, g, shape, dim, keepdim) * part
+
+
+_mean.grad(input=_mean_grad)
 
 
 def max_(a, b):

@@ -9,6 +9,7 @@ from ..arrays import MetaArray, address, dtypes, numpy_ns, storage_bytes, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import alert_nondeterministic
 from ..arrays.memory_format import kept
+from ..arrays.namespaces import duplicate
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from .dispatch.bind import METHODS, public
@@ -29,7 +30,7 @@ from .shapes import as_strided, diagonal, select
 
 @op(name="scatter", dtype="same", integers=("index",))
 def _scatter(xp, input, src, index, *, dim):
-    out = input.copy()
+    out = duplicate(input)
     xp.put_along(out, index, dim, src[tuple(slice(n) for n in index.shape)])
     return out
 
@@ -287,7 +288,7 @@ def _products(input, src, at, dim):
 
 @op(name="scatter_extreme", dtype="same", integers=("index",))
 def _scatter_extreme(xp, input, src, index, *, dim, largest, include_self):
-    out = input.copy()
+    out = duplicate(input)
     if not include_self:
         low = -np.inf if largest else np.inf
         if out.dtype.kind == "b":

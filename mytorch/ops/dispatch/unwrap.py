@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...arrays import CPU, NO_DATA, MetaArray, config, device_of, is_raw, to_device, xp_of
+from ...arrays import CPU, NO_DATA, MetaArray, config, device_of, is_raw, numpy_ns, to_device, xp_of
 from ...arrays.array import Array
 from ...arrays.capturing import is_recording
 from ...arrays.tensor import Tensor
@@ -45,7 +45,7 @@ def outside(raw, size):
     """Returns True if indices are checked and an index is outside of [0, size)."""
     # As unsigned integers, negative indices are large.
     if type(raw) is np.ndarray and raw.itemsize == 8 and raw.flags.c_contiguous:  # most indices
-        return raw.size > 0 and bool(np.maximum.reduce(raw.view(np.uint64), None) >= size)
+        return raw.size > 0 and bool(numpy_ns.max(raw.view(np.uint64)) >= size)
     if raw.size == 0 or type(raw) is MetaArray or not looks_at_indices(raw):
         return False
     if 0 in raw.strides:  # an expanded index: each number once
