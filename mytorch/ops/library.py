@@ -3,8 +3,10 @@
 `torch.ops.namespace.name` finds the operators that `custom_op`, `define` and `Library` registered.
 """
 
+import ast
 import importlib
 import inspect
+import re
 from importlib.machinery import PathFinder
 
 from ..arrays.tensor import Tensor
@@ -74,15 +76,19 @@ class CustomOpDef:
 
     _mutates = ()
 
-    def __init__(self, name, function):
+    def __init__(self, name, function, schema=None):
         self._name, self._function, self._on_gpu, self._fake = name, function, None, None
+        self._gradient = self._vmap = None  # (backward, setup_context), and the batching rule
         self._call, self._autocast = function, {}  # device type -> implementation while autocast is enabled
         self._tensors = _tensor_arguments(function)
+        self._schema = None if schema is None else Schema(name, schema)
         self.__name__, self.__doc__ = name.rpartition("::")[2], getattr(function, "__doc__", None)
         _OPERATORS[name] = self
         _show_namespace(name.partition("::")[0])
 
     def __call__(self, *args, **kwargs):
+        if self._schema is not None:
+            args, kwargs = self._schema.bind(args, kwargs)
         for name, value in {**dict(zip(self._tensors, args, strict=False)), **kwargs}.items():
             if self._tensors.get(name) and not isinstance(value, Tensor):
                 raise RuntimeError(
@@ -99,6 +105,8 @@ class CustomOpDef:
             return self._fake(*args, **kwargs)
         if self._call is None:
             raise NotImplementedError(f"Could not run '{self._name}': no implementation was registered for the CPU.")
+        if self._vmap is not None and self._gradient is None and get_mode().interpreter is None:
+            return self._function(*args, **kwargs)
         return self._call(*args, **kwargs)
 
     @property
@@ -116,11 +124,27 @@ class CustomOpDef:
         elif key.startswith("autocast"):
             self._autocast[key.removeprefix("autocast")] = function
         elif key not in _IGNORED_KEYS:
-            self._function = self._call = function
+            self._function = function
+            self._combine()
+
+    def _combine(self):
+        """Sets the function that calls use: the implementation, with the gradient and the batching rule."""
+        self._call = self._function
+        if self._function is not None and (self._gradient or self._vmap):
+            self._call = _differentiable(self._name, self._function, *(self._gradient or (None, None)), self._vmap)
 
     def register_autograd(self, backward, /, *, setup_context=None):
         """Registers `backward(ctx, *grads)` as the gradient; `setup_context(ctx, inputs, output)` saves values for it."""
-        self._call = _differentiable(self._function, backward, setup_context)
+        self._gradient = backward, setup_context
+        self._combine()
+
+    def register_vmap(self, func=None, /):
+        """Registers `func(info, in_dims, *args)`, which returns (output, out_dims) for a batch; also as a decorator."""
+        if func is None:
+            return self.register_vmap
+        self._vmap = func
+        self._combine()
+        return func
 
     def register_kernel(self, device_types, func=None, /):
         """Registers an implementation for some devices; also as a decorator."""
@@ -131,7 +155,67 @@ class CustomOpDef:
         self._fake = func
         return func
 
-    register_vmap = register_torch_dispatch = lambda self, func=None, /: func
+    def register_torch_dispatch(self, torch_dispatch_class, func=None, /):
+        """Accepted for compatibility, without effect."""
+        return (lambda f: f) if func is None else func
+
+
+class Schema:
+    """The arguments of an operator, from PyTorch's notation: "(Tensor x, int k=3, *, float? eps=None) -> Tensor".
+
+    Attributes:
+        names: names of the arguments.
+        positional: number of arguments before the `*`.
+        defaults: {name: default}.
+    """
+
+    def __init__(self, name, text):
+        self.name, self.names, self.positional, self.defaults = name, [], None, {}
+        start = text.find("(")
+        inside = text[start + 1 : text.rindex(")", start, text.index("->") if "->" in text else None)]
+        # At commas outside of brackets and quotes.
+        for part in re.findall(r"(?:[^,\[\]()'\"]|\[[^\]]*\]|\([^)]*\)|'[^']*'|\"[^\"]*\")+", inside):
+            if (part := part.strip()) == "*":
+                self.positional = len(self.names)
+            elif part:
+                left, equals, default = part.partition("=")
+                self.names.append(left.split()[-1])
+                if equals:
+                    self.defaults[self.names[-1]] = _value_of(default.strip())
+        self.positional = len(self.names) if self.positional is None else self.positional
+
+    def bind(self, args, kwargs):
+        """Returns (args, kwargs) of a call for the implementation. As in PyTorch, its own defaults replace those of the schema.
+
+        Raises:
+            RuntimeError: an argument is missing, unknown, given twice, or there are too many.
+        """
+        if len(args) > self.positional:
+            raise RuntimeError(
+                f"{self.name}() expected at most {self.positional} argument(s) but received {len(args)} argument(s)."
+            )
+        given = dict(zip(self.names, args, strict=False))
+        wrong = [name for name in kwargs if name in given or name not in self.names]
+        if wrong:
+            reason = "has been specified twice" if wrong[0] in given else "is unknown"
+            raise RuntimeError(f"{self.name}(): argument '{wrong[0]}' {reason}.")
+        given |= kwargs
+        missing = [name for name in self.names if name not in given and name not in self.defaults]
+        if missing:
+            raise RuntimeError(f"{self.name}() is missing value for argument '{missing[0]}'.")
+        last = max((i for i, name in enumerate(self.names[: self.positional]) if name in given), default=-1)
+        return (
+            [given[n] if n in given else self.defaults[n] for n in self.names[: last + 1]],
+            {n: given[n] for n in self.names[self.positional :] if n in given},
+        )
+
+
+def _value_of(text):
+    """Returns the default value of a schema: a literal, or the text of another name."""
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def _tensor_arguments(function):
@@ -143,8 +227,8 @@ def _tensor_arguments(function):
     return {name: p.annotation in (Tensor, "Tensor", "torch.Tensor") for name, p in parameters.items()}
 
 
-def _differentiable(function, gradient, setup_context):
-    """Returns a function with a custom gradient."""
+def _differentiable(name, function, gradient, setup_context, rule):
+    """Returns a function with a custom gradient and a batching rule, of which one can be None."""
 
     class Custom(Function):
         @staticmethod
@@ -158,9 +242,13 @@ def _differentiable(function, gradient, setup_context):
 
         @staticmethod
         def backward(ctx, *grads):
+            if gradient is None:
+                raise RuntimeError(f"Trying to backward through {name} but no autograd formula was registered.")
             found = gradient(ctx, *grads)
             return (None, *found) if isinstance(found, (tuple, list)) else (None, found)
 
+    if rule is not None:
+        Custom.vmap = staticmethod(lambda info, in_dims, keywords, *args: rule(info, in_dims[1:], *args, **keywords))
     signature = inspect.signature(function)
 
     def filled(args, kwargs):
@@ -185,20 +273,33 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
     Args:
         name: "namespace::name".
         mutates_args: inputs that it changes.
-        device_types, schema, tags: accepted; the function runs on every device.
+        device_types: device types for which the function is the implementation, such as "cpu" (default: None, all).
+        schema: names and defaults of the arguments, as "(Tensor x, int k=3) -> Tensor" (default: None, the signature).
+        tags: accepted for compatibility, without effect.
     """
 
     def make(function):
-        operator = CustomOpDef(name, function)
+        operator = CustomOpDef(name, function, schema)
         operator._mutates = mutates_args
+        if device_types is not None:
+            kinds = (device_types,) if isinstance(device_types, str) else device_types
+            operator._function = operator._call = function if "cpu" in kinds else None
+            operator._on_gpu = function if "cuda" in kinds else _not_on_gpu(name)
         return operator
 
     return make if fn is None else make(fn)
 
 
+def _not_on_gpu(name):
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(f"Could not run '{name}': no implementation was registered for the GPU.")
+
+    return refuse
+
+
 def triton_op(name, fn=None, /, *, mutates_args, schema=None):
     """As `custom_op`."""
-    return custom_op(name, fn, mutates_args=mutates_args)
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
 
 
 def _accept(*args, **kwargs):
@@ -207,7 +308,18 @@ def _accept(*args, **kwargs):
     return functions[-1] if functions else lambda f: f
 
 
-register_vmap = register_torch_dispatch = wrap_triton = _accept
+register_torch_dispatch = wrap_triton = _accept
+
+
+def register_vmap(op, func=None, /, *, lib=None):
+    """Registers the batching rule of an operator, which `func.vmap` calls once for a batch; also as a decorator.
+
+    Args:
+        op: "namespace::name", or the result of `custom_op`.
+        func: function `func(info, in_dims, *args)` that returns (output, out_dims). `info.batch_size` is the number of samples.
+        lib: accepted for compatibility, without effect.
+    """
+    return _operator(getattr(op, "_name", op)).register_vmap(func)
 
 
 def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=True):
@@ -351,10 +463,18 @@ def define(qualname, schema=None, *, lib=None, tags=()):
 
     Args:
         qualname: "namespace::name".
-        schema, lib, tags: accepted for compatibility, without effect.
+        schema: names and defaults of the arguments, as "(Tensor x, int k=3) -> Tensor".
+        lib, tags: accepted for compatibility, without effect.
     """
     if isinstance(qualname, str) and "::" in qualname:
-        _operator(qualname.partition("(")[0])
+        name, _, rest = qualname.partition("(")
+        _define(name, f"({rest}" if rest else schema)
+
+
+def _define(name, schema):
+    """Defines an operator with a schema, or without one."""
+    operator = _operator(name)
+    operator._schema = Schema(name, schema) if schema and "(" in schema else None
 
 
 class Library:
@@ -372,7 +492,7 @@ class Library:
     def define(self, schema, alias_analysis="", *, tags=()):
         """Defines an operator and returns its name."""
         name = schema.partition("(")[0].partition(".")[0]
-        _operator(f"{self.ns}::{name}")
+        _define(f"{self.ns}::{name}", schema)
         return name
 
     def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False):

@@ -423,3 +423,69 @@ def test_operators_of_torch_library(form, arguments, torch, request):
         return result.tolist(), x.grad.tolist(), again.tolist(), again.requires_grad, tuple(far.shape), far.device.type
 
     assert run(mytorch) == run(torch)
+
+
+CALLS_BY_SCHEMA = {
+    "defaults of the function": lambda op, x: op(x),
+    "positions": lambda op, x: op(x, 2),
+    "names": lambda op, x: op(x, k=2, s=1.0),
+    "a list": lambda op, x: op(x, q=[5]),
+    "too many": lambda op, x: op(x, 2, 3.0),
+    "missing": lambda op, x: op(k=2),
+    "unknown": lambda op, x: op(x, other=2),
+    "twice": lambda op, x: op(x, x=x),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_BY_SCHEMA)
+def test_schemas_of_operators(call, torch):
+    """The arguments of a call are those of the schema."""
+
+    def run(L):
+        name = f"mt_schemas::f{list(CALLS_BY_SCHEMA).index(call)}"
+        L.library.define(name, "(Tensor x, int k=3, *, float s=2.5, str m='a,b', int[] q=[1, 2]) -> Tensor")
+        L.library.impl(name, "cpu", lambda x, k=3, *, s=2.5, m="a,b", q=(1, 2): x * k * s + len(m) + sum(q))
+        try:
+            return CALLS_BY_SCHEMA[call](getattr(L.ops.mt_schemas, name[12:]), L.arange(3.0)).tolist()
+        except RuntimeError as error:
+            return type(error).__name__
+
+    assert run(mytorch) == run(torch)
+
+
+@pytest.mark.cpu_only
+def test_operators_for_some_devices_and_for_batches(torch):
+    """`device_types`, `register_vmap`, and a gradient that is registered before the implementation."""
+
+    def run(L):
+        results = []
+        typed = {"x": L.Tensor, "return": L.Tensor}
+
+        def far(x):
+            return x + 1
+
+        def near(x):
+            return L.from_numpy(x.detach().numpy() * 2)
+
+        far.__annotations__ = near.__annotations__ = typed
+        on_gpu = L.library.custom_op("mt_devices::far", far, mutates_args=(), device_types="cuda")
+        with pytest.raises(NotImplementedError):
+            on_gpu(L.ones(2))
+        on_gpu.register_kernel("cpu")(lambda x: x + 2)
+        results.append(on_gpu(L.ones(2)).tolist())
+
+        doubled = L.library.custom_op("mt_devices::near", near, mutates_args=())
+        L.library.register_vmap(
+            doubled, lambda info, dims, x: (L.from_numpy(x.detach().numpy() * info.batch_size), dims[0])
+        )
+        x = L.arange(6.0).reshape(2, 3)
+        results += [L.func.vmap(doubled)(x).tolist(), L.func.vmap(doubled, 1, 1)(x).tolist(), doubled(x).tolist()]
+
+        L.library.define("mt_devices::late", "(Tensor x) -> Tensor")
+        L.library.register_autograd("mt_devices::late", lambda ctx, g: g * 3)
+        L.library.impl("mt_devices::late", "cpu", lambda x: x.clone() * 2)
+        y = L.arange(3.0).requires_grad_()
+        L.ops.mt_devices.late(y).sum().backward()
+        return [*results, y.grad.tolist()]
+
+    assert run(mytorch) == run(torch)
