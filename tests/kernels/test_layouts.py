@@ -18,7 +18,7 @@ import mytorch
 from mytorch import ops
 from mytorch.arrays import numpy_ns, xp_of
 from mytorch.arrays.blocks import LARGE
-from mytorch.kernels import arrays
+from mytorch.kernels import arrays, threads
 from mytorch.kernels.registry import SMALL
 from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
@@ -628,6 +628,33 @@ def test_kernel_in_half_precision(name, dtype):
                 np.testing.assert_allclose(
                     a.astype(np.float64), b, rtol=0, atol=bound, err_msg=f"{name}, sample {number}: result {i}"
                 )
+
+
+@loop
+@pytest.mark.skipif(DEVICE != "cpu", reason="kernels of a GPU use no threads")
+@pytest.mark.parametrize("name", RECORDS_WITH_KERNELS)
+def test_measured_times_change_no_result(name, monkeypatch):
+    """Whether a call is divided among threads depends on measured times. Its result has the same bits in both cases."""
+    if name in NOT_COMPARED:
+        pytest.skip(NOT_COMPARED[name])
+    record = RECORDS[name]
+    module = record.kernels.of["cpu"].load()
+    monkeypatch.setattr(threads, "SMALL", 8)
+    monkeypatch.setattr(threads, "_count", 3)
+    for number, sample in enumerate(SAMPLES[name]):
+        if not module.accepts(*sample.inputs, **sample.attrs):
+            continue
+        needs, ups = [x.dtype == np.float32 for x in sample.inputs], {}
+
+        def upstream(i, out, ups=ups):
+            return ups.setdefault(i, np.asarray(rng.standard_normal(out.shape), np.float32))
+
+        found = []
+        for divided in (True, False):
+            monkeypatch.setattr(threads, "pays", lambda *call, divided=divided: divided)
+            found.append(run(record, [x.copy() for x in sample.inputs], sample.attrs, needs, upstream, fused=True))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a, b, f"{name}, sample {number}")
 
 
 def test_attention_of_slices_in_every_order():

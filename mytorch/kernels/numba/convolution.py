@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernel import Kernel
-from ..threads import chunks_for, split
+from ..threads import chunks_for, in_chunks, split
 from .common import inlined, is_float32, kernel
 from .tiles import LANES, REGISTERS, copy, shifted_dots, shifted_sums
 
@@ -404,8 +404,8 @@ def convolve_weight(g, x, window, stride, padding, dilation, groups):
     chunks = min(chunks, len(jobs))
     numbers = np.arange(chunks) * (not shared)  # row of `totals` that each thread adds to
     totals = np.zeros((1 if shared else chunks, groups * padded_outs * terms), np.float32)
-    split(
-        _dots, work, (jobs, np.zeros((chunks, layout.capacity), np.float32), np.zeros((chunks, padded_outs * row_stride), np.float32), numbers),
+    in_chunks(
+        _dots, chunks, (jobs, np.zeros((chunks, layout.capacity), np.float32), np.zeros((chunks, padded_outs * row_stride), np.float32), numbers),
         totals, _flat(x), _flat(g), offsets, layout.reads, layout.writes[:, :1].copy(),
         (ins, outs, groups, x.shape[-1], math.prod(x.shape[2:]), math.prod(g.shape[2:])), (rows, shifts),
         (layout.plane, layout.image, g.shape[-1], row_stride, terms),

@@ -9,7 +9,7 @@ The gradients of weight and bias are the column sums of g * h and g. Each thread
 
 import numpy as np
 
-from ..threads import chunks_for, split
+from ..threads import chunks_for, in_chunks, split
 from .common import is_float32, kernel
 
 
@@ -108,7 +108,7 @@ def vjp(g, input, weight, shapes, mean, rstd, width, needs):
     gx = np.empty_like(x)
     # One row of sums per chunk: `split` cuts these arrays along their first axis, like x.
     g_weight, g_bias = np.zeros((2, chunks, width), np.float32)
-    split(_bwd, x.size, (g, x, mean, rstd, gx, g_weight, g_bias), _vectors(weight, None, width)[0])
+    in_chunks(_bwd, chunks, (g, x, mean, rstd, gx, g_weight, g_bias), _vectors(weight, None, width)[0])
     return (
         gx.reshape(input.shape),
         g_weight.sum(0).reshape(shapes[1]) if needs[1] else None,
