@@ -384,3 +384,29 @@ def test_an_element_that_is_not_selected_has_no_gradient(torch, name):
 def test_pairs_of_other_dtypes_are_not_viewed_as_complex_numbers(dtype):
     with pytest.raises(RuntimeError):  # NotImplementedError is a RuntimeError
         mytorch.view_as_complex(mytorch.ones(3, 2).to(getattr(mytorch, dtype)))
+
+
+REFUSED = {
+    "flip without dimensions": lambda L: L.ones(2, 2).flip(),
+    "a number as a view": lambda L: L.asarray(2.0, copy=False),
+    "a NumPy scalar as a view": lambda L: L.asarray(np.float32(2.0), copy=False),
+    "a list as a buffer": lambda L: L.frombuffer([1, 2], dtype=L.float32),
+    "a complex norm into a complex tensor": lambda L: L.linalg.vector_norm(
+        L.ones(3, dtype=L.complex64), dtype=L.complex64, out=L.empty((), dtype=L.complex64)
+    ),
+    "a complex norm into a real tensor": lambda L: L.linalg.vector_norm(
+        L.ones(3, dtype=L.complex64), dtype=L.complex64, out=L.empty(())
+    ).tolist(),
+    "a sum into another dtype": lambda L: L.sum(L.ones(3), 0, dtype=L.float64, out=L.empty(())),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_classes_of_errors(name, torch):
+    found = []
+    for lib in (mytorch, torch):
+        try:
+            found.append(REFUSED[name](lib))
+        except Exception as error:
+            found.append(type(error))
+    assert found[0] == found[1]

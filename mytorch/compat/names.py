@@ -254,9 +254,12 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
         requires_grad: see `mytorch.tensor`.
 
     Raises:
-        ValueError: if the buffer is too short.
+        ValueError: if the buffer is too short, or the object is not a buffer.
     """
-    size, length = dtypes.as_numpy(dtype).itemsize, memoryview(buffer).nbytes
+    try:
+        size, length = dtypes.as_numpy(dtype).itemsize, memoryview(buffer).nbytes
+    except TypeError:
+        raise ValueError(f"object of type {type(buffer).__name__} does not implement Python buffer protocol") from None
     if not length or not count:
         raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
     if not 0 <= offset < length:

@@ -967,6 +967,8 @@ def flip(input, *dims, **named):
     """
     if named:
         dims = several_or_named("flip", dims, named, "dims", "axis")
+    elif not dims:
+        raise TypeError("flip() missing 1 required positional argument: 'dims'")
     axes = tuple(normalize_dim(d, input.ndim) for d in as_shape(dims))
     if len(set(axes)) < len(axes):
         raise RuntimeError(f"dim {max(axes, key=axes.count)} appears multiple times in the list of dims")
