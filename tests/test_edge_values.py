@@ -387,6 +387,17 @@ def test_pairs_of_other_dtypes_are_not_viewed_as_complex_numbers(dtype):
 
 
 REFUSED = {
+    "a complex tolerance of pinv": lambda L: L.linalg.pinv(L.eye(2), rtol=L.tensor(0.1j)),
+    "a complex tolerance of matrix_rank": lambda L: L.linalg.matrix_rank(L.eye(2), atol=L.tensor(0.1j)),
+    "float_power_ of float32": lambda L: L.ones(2).float_power_(2),
+    "float_power_ of float64": lambda L: L.full((2,), 3.0, dtype=L.float64).float_power_(2).tolist(),
+    "a complex number as a float": lambda L: float(L.tensor(1j)),
+    "a complex number as an int": lambda L: int(L.tensor(2 + 1j)),
+    "a real complex number as a float": lambda L: float(L.tensor(2 + 0j)),
+    "a view with a wider dtype": lambda L: L.ones(3, 3).view(L.float64),
+    "a view with a wider dtype of a part": lambda L: L.ones(3, 6)[:, 1:5].view(L.float64),
+    "a view with a wider dtype of rows with gaps": lambda L: L.ones(3, 5)[:, :4].view(L.float64),
+    "a view with a wider dtype of every second row": lambda L: L.ones(4, 4)[::2].view(L.float64).shape == (2, 2),
     "flip without dimensions": lambda L: L.ones(2, 2).flip(),
     "a number as a view": lambda L: L.asarray(2.0, copy=False),
     "a NumPy scalar as a view": lambda L: L.asarray(np.float32(2.0), copy=False),

@@ -416,6 +416,12 @@ def _cut(largest, shape, atol, rtol, kind):
     return largest * rtol if atol is None else np.maximum(largest * rtol, atol)
 
 
+def _refuse_complex(name, **tolerances):
+    for word, tol in tolerances.items():
+        if isinstance(tol, Tensor) and tol.is_complex():
+            raise RuntimeError(f"torch.linalg.{name}: {word} tensor of complex type is not supported. Got {tol.dtype}")
+
+
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     """Computes the pseudo-inverse (Moore-Penrose inverse) of matrices.
 
@@ -439,6 +445,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
         >>> mytorch.linalg.pinv(tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
         [[0.5, 0.0], [0.0, 0.0]]
     """
+    _refuse_complex("pinv", rcond=rcond, atol=atol, rtol=rtol)
     if hermitian:
         square(A, "pinv")
     options = {"atol": atol, "rtol": rcond if rtol is None else rtol, "kind": _real_dtype(A)}
@@ -465,6 +472,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
         >>> mytorch.linalg.matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
         1
     """
+    _refuse_complex("matrix_rank", tol=tol, atol=atol, rtol=rtol)
     raw = to_cpu(A)
     if raw.ndim < 2:
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")

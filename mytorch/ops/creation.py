@@ -816,7 +816,12 @@ def _number_method(dunder, convert):
     def method(self):
         if raw_of(self).size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
-        return convert(item(self))
+        value = item(self)
+        if isinstance(value, complex) and convert is not complex:
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to {convert.__name__} without overflow: it is complex")
+            value = value.real
+        return convert(value)
 
     method.__name__ = dunder
     method.__doc__ = f"Converts a tensor with one element to {convert.__name__}."

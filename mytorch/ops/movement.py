@@ -145,7 +145,9 @@ def view(input, *shape, **named):
     if named:
         shape = several_or_named("view", shape, named, "size", "dtype")
     if isinstance(shape, dtypes.dtype) or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
-        out = _view_dtype(input, dtype=shape if isinstance(shape, dtypes.dtype) else shape[0])
+        dtype = shape if isinstance(shape, dtypes.dtype) else shape[0]
+        _check_wider(input, dtype)
+        out = _view_dtype(input, dtype=dtype)
         if isinstance(out, Tensor) and out.dtype is not input.dtype:
             # As in PyTorch: other bytes have no derivative, so the graph of the input does not change.
             out._mt_view = None
@@ -162,6 +164,20 @@ def view(input, *shape, **named):
             f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."
         )
     return out
+
+
+def _check_wider(input, dtype):
+    """Checks that the elements of a tensor are whole elements of a wider dtype."""
+    ratio, ndim = dtype.itemsize // input.dtype.itemsize, input.ndim
+    if ratio < 2 or not ndim:
+        return
+    what = f"to view {dtypes.word_of(input.dtype)} as {dtypes.word_of(dtype)} (different element sizes)"
+    found = {"size(-1)": input.shape[-1], "storage_offset()": input.storage_offset()}
+    if input.stride(-1) == 1:
+        found |= {f"stride({i})": input.stride(i) for i in range(ndim - 1)}
+    for name, number in found.items():
+        if number % ratio:
+            raise RuntimeError(f"self.{name} must be divisible by {ratio} {what}, but got {number}")
 
 
 @op(dtype="same", view=True, differentiable=0)

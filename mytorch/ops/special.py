@@ -11,6 +11,7 @@ from ..arrays.errors import kind
 from ..arrays.memory_format import iterator
 from ..arrays.tensor import Tensor, is_tensor
 from .dispatch.bind import public
+from .dispatch.inplace import overwrite
 from .dispatch.op import op
 from .dispatch.out import write_out
 from .dispatch.precision import in_precision
@@ -380,7 +381,7 @@ def frexp(input, *, out=None):
     return return_types["frexp"](mantissa, Tensor._wrap(iterator(exponent.astype(np.int32), (raw,))))
 
 
-@public()
+@public(inplace=False)
 def float_power(input, exponent):
     """Raises each element to a power, in float64.
 
@@ -392,6 +393,21 @@ def float_power(input, exponent):
     if any(getattr(t, "dtype", result).is_complex or isinstance(t, complex) for t in (input, exponent)):
         result = dtypes.complex128
     return _pow(*(cast(t, result) if hasattr(t, "dtype") else t for t in (input, exponent)))
+
+
+@public(function=False, inplace=False)
+def float_power_(input, exponent):
+    """In place: see `float_power`.
+
+    Raises:
+        RuntimeError: the dtype of `input` is not that of the result, float64 or complex128.
+    """
+    result = float_power(input, exponent)
+    if input.dtype is not result.dtype:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {input.dtype} but the operation's result requires dtype {result.dtype}"
+        )
+    return overwrite(input, result, "float_power_")
 
 
 @public(inplace=False)
