@@ -421,3 +421,14 @@ def test_classes_of_errors(name, torch):
         except Exception as error:
             found.append(type(error))
     assert found[0] == found[1]
+
+
+def test_numbers_instead_of_tensors(torch):
+    """Functions that accept two numbers, and options that are tensors with one element."""
+    for lib in (mytorch, torch):
+        x, two = lib.tensor([1.0, 2.0]), lib.tensor(2.0)
+        assert [lib.mul(6, 4).item(), lib.mul(6, 2.5).item(), lib.floor_divide(6, 4).item()] == [24, 15.0, 1]
+        assert x.addcmul(x, x, value=two).tolist() == [3.0, 10.0]
+        assert x.addcdiv(x, x, value=two).tolist() == [3.0, 4.0]
+        with pytest.raises(TypeError):
+            lib.float_power(2.0, 3.0)

@@ -83,3 +83,41 @@ def test_the_table_has_all_names():
             get = getattr(importlib.import_module(package), "__getattr__", None)
             if get is not None and get.__module__ == "mytorch._extensions":
                 assert name in _extensions.torch_names()[package], path
+
+
+MODULES = """
+import importlib, sys
+import mytorch
+mytorch.install_as_torch()
+missing = []
+for name in sys.stdin.read().split():
+    value = mytorch
+    try:
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+    except Exception:
+        try:
+            importlib.import_module(name)
+        except Exception:  # it is no module of the library
+            continue
+        missing.append(name)
+print(*missing)
+"""
+
+
+def test_submodules_are_attributes():
+    """`torch.nn.grad` needs no import of its own, as in PyTorch: each module that `import torch` makes an attribute is one here."""
+    torch = pytest.importorskip("torch")
+    names = []
+    for name in sorted(name for name in sys.modules if name.startswith("torch.") and "._" not in name):
+        value = torch
+        for part in name.split(".")[1:]:
+            value = getattr(value, part, None)
+        if value is sys.modules[name]:
+            names.append(name)
+    command = [sys.executable, "-c", MODULES]
+    found = subprocess.run(command, input="\n".join(names), capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) <= {
+        "torch.cuda.amp.autocast_mode",
+        "torch.profiler.profiler",
+    }  # other paths of a module

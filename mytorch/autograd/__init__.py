@@ -30,7 +30,7 @@ __all__ = (
 
 __getattr__, __dir__ = _extensions.lazy(
     __name__,
-    "forward_ad functional graph",
+    "forward_ad function functional graph",
     {
         "autograd.anomaly": "detect_anomaly is_anomaly_enabled set_detect_anomaly",
         "autograd.backward_call": "backward grad",

@@ -37,4 +37,4 @@ for _layer in [v for v in globals().values() if isinstance(v, type) and issubcla
 __all__ = [name for name in globals() if not name.startswith("_")]
 
 # Loaded on first use, because they import mytorch.cuda and mytorch.distributed.
-__getattr__, __dir__ = _extensions.lazy(__name__, "graphed", names={"nn.sync_batch_norm": "SyncBatchNorm"})
+__getattr__, __dir__ = _extensions.lazy(__name__, "graphed grad", names={"nn.sync_batch_norm": "SyncBatchNorm"})

@@ -709,6 +709,8 @@ def _with_value(name, symbol, record, combined, example):
             >>> {call}
             {result}
         """
+        if isinstance(value, Tensor):
+            value = value.item()
         if record is _div and integers(tensor1, tensor2):
             raise RuntimeError(
                 "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "

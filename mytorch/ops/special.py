@@ -389,6 +389,8 @@ def float_power(input, exponent):
         input: base.
         exponent: exponent, a tensor or a number.
     """
+    if not any(hasattr(t, "dtype") for t in (input, exponent)):
+        raise TypeError("float_power(): expected a tensor as base or exponent, got two numbers")
     result = dtypes.float64
     if any(getattr(t, "dtype", result).is_complex or isinstance(t, complex) for t in (input, exponent)):
         result = dtypes.complex128

@@ -5,4 +5,6 @@ from .data_parallel import DataParallel, data_parallel
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
-__getattr__, __dir__ = _extensions.lazy(__name__, names={"nn.parallel.distributed": "DistributedDataParallel"})
+__getattr__, __dir__ = _extensions.lazy(
+    __name__, "scatter_gather", names={"nn.parallel.distributed": "DistributedDataParallel"}
+)

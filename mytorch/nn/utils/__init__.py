@@ -16,7 +16,7 @@ __all__ = [
 
 __getattr__, __dir__ = _extensions.lazy(
     __name__,
-    "clip fusion init parametrizations parametrize prune rnn stateless",
+    "clip fusion init memory_format parametrizations parametrize prune rnn stateless",
     {
         "nn.utils.clip": "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
         "nn.utils.fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",

@@ -52,6 +52,7 @@ _FIRST = set(
     "add sub mul div floor_divide _divide_floor _divide_trunc pow remainder bitwise_and bitwise_or bitwise_xor bitwise_left_shift "
     "bitwise_right_shift xlogy special_xlog1py zeta".split()
 )
+_OF_NUMBERS = {"mul", "floor_divide"}  # which PyTorch accepts without a tensor, as it does `add(1, 2)`
 SECOND = _FIRST | set("copysign eq fmod ge gt le lt ne".split())
 
 
@@ -95,7 +96,7 @@ def check_arguments(op, inputs):
             op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex, np.generic))
         ):
             raise TypeError(f"{op.name}(): argument {op.inputs[i]!r} (position {i + 1}) must be Tensor, not {kind(x)}")
-    if not any(isinstance(x, (Tensor, Array)) for x in inputs):
+    if op.name not in _OF_NUMBERS and not any(isinstance(x, (Tensor, Array)) for x in inputs):
         raise TypeError(
             f"{op.name}() received an invalid combination of arguments - got ({', '.join(map(kind, inputs))}), but expected at least "
             "one Tensor"
