@@ -21,6 +21,7 @@ from .creation import arange, zeros
 from .dispatch.bind import spelled
 from .dispatch.inplace import check_writable, overwrite
 from .dispatch.precision import in_precision
+from .dispatch.refused import check_dtypes
 from .dispatch.unwrap import raw_of
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
@@ -192,6 +193,8 @@ def _drop(input, shape, p, training, inplace, name, fused=None, auto=False):
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0 or not input.numel():
         return input
+    if input.dtype.category < dtypes.FLOAT:
+        check_dtypes("dropout", (input._mt_data,))
     if inplace and input.device.type == "cpu" and fused is not True:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
     if inplace:
