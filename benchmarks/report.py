@@ -37,7 +37,7 @@ times the most important parts on a GPU in at most 7 minutes.
 TITLES = {  # section of cpu.json -> (heading, description)
     "steps": (
         "Training and inference steps",
-        "Time of one step. A training step runs forward, loss, backward and the optimizer.",
+        "Time of one step, which for training means forward, loss, backward and the optimizer.",
     ),
     "optimizers": (
         "Optimizers",

@@ -117,7 +117,7 @@ for name in sorted(name for name in sys.modules if name.startswith("torch.") and
 
 
 def test_submodules_are_attributes():
-    """`torch.nn.grad` needs no import of its own, as in PyTorch: each module that `import torch` makes an attribute is one here."""
+    """`torch.nn.grad` needs no further import, as in PyTorch: each module that `import torch` makes an attribute is one here."""
     pytest.importorskip("torch")
 
     def output(text, words=""):

@@ -115,28 +115,27 @@ class Step:
         return refs_in(self.results)
 
 
-def refs_in(x):
-    """Returns the numbers of all Refs in nested tuples, lists and dicts."""
-    if type(x) is Ref:
-        return [x.index]
-    if isinstance(x, dict):
-        x = x.values()
-    elif not isinstance(x, (tuple, list)):
-        return []
-    return [i for item in x for i in refs_in(item)]
-
-
-def numbers_in(x):
-    """Returns the numbers that each run computes again in nested tuples, lists, dicts and slices."""
-    if type(x) is HostNumber or hasattr(x, "text"):
-        return [x]
+def leaves(x):
+    """Yields the values in nested tuples, lists, dicts and slices."""
     if isinstance(x, dict):
         x = x.values()
     elif isinstance(x, slice):
         x = (x.start, x.stop, x.step)
     elif not isinstance(x, (tuple, list)):
-        return []
-    return [number for item in x for number in numbers_in(item)]
+        yield x
+        return
+    for item in x:
+        yield from leaves(item)
+
+
+def refs_in(x):
+    """Returns the numbers of all Refs in nested arguments."""
+    return [leaf.index for leaf in leaves(x) if type(leaf) is Ref]
+
+
+def numbers_in(x):
+    """Returns the numbers in nested arguments that each run computes again."""
+    return [leaf for leaf in leaves(x) if type(leaf) is HostNumber or hasattr(leaf, "text")]
 
 
 def mapped(x, function):
@@ -223,8 +222,8 @@ _WRITES_FIRST = frozenset(
     "add_along put_along max_along min_along prod_along "
     "sort partition itemset setfield setitem _numpy_scatter_add _numpy_add_rows _numpy_add_matmul".split()
 )
-# Functions, by name, whose result is memory that a run allocates by the shape in the trace.
-_ALLOCATIONS = frozenset("empty empty_like".split())
+# Functions, by name, whose result is a shape, or memory that a run allocates by the shape in the trace.
+_SHAPES = frozenset("broadcast_shapes empty empty_like".split())
 _current = threading.local()
 
 
@@ -362,9 +361,9 @@ class Tape:
             if old.tobytes() != x.value.tobytes():
                 self._before_write(x)
                 written.append(x)
+        if name in _SHAPES:
+            self._require_equal(args, kwargs)
         if function in self.static:
-            if name == "broadcast_shapes":
-                self._require_equal(args, kwargs)
             return result
         if function in self.shaped or (function is operator.getitem and _has_mask(plain_args[1])):
             raise Untraceable(_reason("the shape of a result"))
@@ -372,7 +371,7 @@ class Tape:
             raise Untraceable(f"it is unknown which array {name} changes")
         first = len(self.values)
         wrapped = self._wrap(result, arrays, written)
-        if any(value.is_view for value in self.values[first:]) or name in _ALLOCATIONS:
+        if any(value.is_view for value in self.values[first:]):
             self._require_equal(args, kwargs)
 
         def refs(x):

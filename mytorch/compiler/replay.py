@@ -11,7 +11,19 @@ import numpy as np
 
 from ..arrays.namespaces import numpy_ns
 from . import native
-from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_bytes, mapped, numbers_in, owner, placed
+from .arrays import (
+    HostNumber,
+    Ref,
+    Untraceable,
+    copy_of,
+    empty_like,
+    layout_bytes,
+    mapped,
+    numbers_in,
+    owner,
+    placed,
+    refs_in,
+)
 from .program import is_dense, plan_memory
 
 ndarray = np.ndarray
@@ -121,7 +133,7 @@ class Instance:
                 if index not in example:
                     own = fixed.get(value.storage)
                     example[index] = own if own is not None and not value.is_view else empty_like(value)
-            if self._takes_numbers(step):
+            if self._dtype_of_numbers(step) is None and numbers_in((step.args, step.kwargs)):
                 found.append(None)
                 continue
             hidden = self.hidden.isdisjoint((*step.refs(), *step.outs()))
@@ -131,17 +143,14 @@ class Instance:
         return found
 
     def _dtype_of_numbers(self, step):
-        """Returns the dtype of the first float or complex argument of a step, or None."""
+        """Returns the dtype of the 0-d arrays from which a ufunc of floats reads numbers; None if a step gets Python numbers."""
+        if not isinstance(step.function, np.ufunc):
+            return None
         dtypes = [self.program.values[i].dtype for i in step.refs()]
         return next((dtype for dtype in dtypes if dtype.kind in "fc"), None)
 
-    def _takes_numbers(self, step):
-        """Returns True if a step gets numbers as Python objects: machine code reads only those of float ufuncs, from arrays."""
-        as_arrays = isinstance(step.function, np.ufunc) and self._dtype_of_numbers(step) is not None
-        return not as_arrays and bool(numbers_in((step.args, step.kwargs)))
-
     def _example_of(self, step):
-        dtype = None if self._takes_numbers(step) else self._dtype_of_numbers(step)
+        dtype = self._dtype_of_numbers(step)
 
         def lower(x):
             if type(x) is Ref:
@@ -216,7 +225,7 @@ class Instance:
 
     def _python_call(self, step):
         program = self.program
-        dtype = None if self._takes_numbers(step) else self._dtype_of_numbers(step)
+        dtype = self._dtype_of_numbers(step)
 
         def lower(x):
             if type(x) is HostNumber and dtype is None:
@@ -234,8 +243,8 @@ class Instance:
                 else:
                     kwargs = {**kwargs, "out": results}
         refs = [(k, x.index) for k, x in enumerate(args) if type(x) is Ref]
-        nested = any(type(x) in (tuple, list, slice, dict) and _has_refs(x) for x in args)
-        if nested or any(map(_has_refs, kwargs.values())):
+        nested = any(type(x) in (tuple, list, slice, dict) and refs_in(x) for x in args)
+        if nested or refs_in(kwargs):
             get = functools.partial(_looked_up, args, kwargs)
         else:
             get = functools.partial(_arguments, args, refs, kwargs)
@@ -259,16 +268,6 @@ def _looked_up(args, kwargs, slots):
         return slots[x.index] if type(x) is Ref else x
 
     return mapped(args, lower), mapped(kwargs, lower)
-
-
-def _has_refs(x):
-    if type(x) is Ref:
-        return True
-    if isinstance(x, dict):
-        x = x.values()
-    elif isinstance(x, slice):
-        x = (x.start, x.stop, x.step)
-    return isinstance(x, (tuple, list)) and any(map(_has_refs, x))
 
 
 def _call(function, get, slots):

@@ -50,7 +50,7 @@ def _run(function, weight, rows):
     if parts > 1:
         blas.run(function, blas.bounds(rows, parts))
     else:
-        with blas.one_thread():  # also the products are too small for several threads
+        with blas.one_thread():  # too small for several threads, and so is each product
             function(0, rows)
 
 

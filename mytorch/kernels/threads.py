@@ -219,7 +219,7 @@ def split(kernel, size, arrays, *constants):
     """Calls kernel(*chunks of the arrays, *constants) for each chunk. Returns True if any call returned a true value.
 
     Args:
-        size: number of elements to work on; small work runs on the current thread.
+        size: number of elements to work on; work that takes no longer than WORTH runs on the current thread.
         arrays: arrays that are divided along their first axes, each by its own length.
     """
     if size < SMALL or _count == 1:

@@ -147,7 +147,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     if copy is False and isinstance(obj, np.generic):
         raise RuntimeError("can't alias NumPy scalars.")
-    if copy is False and isinstance(obj, (bool, int, float, complex)):
+    if copy is False and isinstance(obj, (int, float, complex)):
         raise ValueError("can't alias a number into a tensor.")
     found = obj if isinstance(obj, Tensor) else as_tensor(obj)
     if copy is False and dtype not in (None, found.dtype):

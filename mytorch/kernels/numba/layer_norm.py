@@ -106,7 +106,7 @@ def vjp(g, input, weight, shapes, mean, rstd, width, needs):
     g = np.ascontiguousarray(g).reshape(-1, width)
     chunks = min(chunks_for(x.size), max(x.shape[0], 1))
     gx = np.empty_like(x)
-    # One row of sums per chunk: `split` cuts these arrays along their first axis, like x.
+    # One row of sums per chunk: `in_chunks` cuts these arrays along their first axis, like x.
     g_weight, g_bias = np.zeros((2, chunks, width), np.float32)
     in_chunks(_bwd, chunks, (g, x, mean, rstd, gx, g_weight, g_bias), _vectors(weight, None, width)[0])
     return (

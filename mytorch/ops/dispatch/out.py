@@ -194,7 +194,7 @@ def takes_out(function):
             return result
         check_out(out, args, function.__name__)
         # A norm in a complex dtype is real.
-        if kwargs.get("dtype") is not None and hasattr(out, "dtype") and getattr(result, "dtype", None) != out.dtype:
+        if kwargs.get("dtype") is not None and hasattr(out, "dtype") and result.dtype != out.dtype:
             raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
         return write_out(result, out, function.__name__)
 
