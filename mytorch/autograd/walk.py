@@ -63,7 +63,10 @@ class RawArithmetic:
             return [(node.parents[i], results[i]) for i in plan.needed]
         if plan.divides and type(g) is ndarray and g.size >= parts.LEAST:
             return [
-                (node.parents[i], parts.elementwise(f, f, g, *[saved[k] for k in arguments]))
+                (
+                    node.parents[i],
+                    parts.elementwise(f, f, g, *[saved[k] for k in arguments], ufunc=getattr(f, "ufunc", None)),
+                )
                 for i, f, arguments in plan.formulas
             ]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..arrays import numpy_ns
 from ..arrays.blocks import LARGE
-from . import parts
+from . import blas, parts
 from .registry import Kernels
 
 COMPILED = {}  # name of a function in NumPy's namespace -> its kernels, for tests
@@ -51,4 +51,4 @@ def _cast(x, dtype):
 
 
 _compiled("cast", "cast", _cast)
-numpy_ns.extend(large_copy=parts.assign, large_reduction=parts.rows)
+numpy_ns.extend(large_copy=parts.assign, large_reduction=parts.rows, large_product=blas.product)

@@ -13,7 +13,7 @@ import threading
 import numpy as np
 
 from ..arrays import numpy_ns
-from . import threads
+from . import parts, threads
 
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
 # From this number of weights, up to this number of rows, numba/linear.py is faster than BLAS.
@@ -100,7 +100,7 @@ def product(a, b, out=None):
         _openblas()
     multiplications = a.size * b.shape[-1]
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
-        return np.multiply(a, b, out)
+        return parts.elementwise("mul", np.multiply, a, b) if out is None else np.multiply(a, b, out)
     if (
         out is None
         and a.ndim == b.ndim == 2

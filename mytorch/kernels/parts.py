@@ -11,18 +11,20 @@ vector instructions process the same elements together.
 """
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from ..arrays import blocks, memory_format
 from . import threads
+from .registry import BROADCASTING
 
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
+_ARITHMETIC = frozenset((np.add, np.subtract, np.multiply, np.true_divide))  # with a kernel for operands that broadcast
 
 
 def elementwise(name, function, *operands, ufunc=None):
@@ -34,14 +36,16 @@ def elementwise(name, function, *operands, ufunc=None):
         operands: NumPy arrays, which broadcast, and values of other types.
         ufunc: the ufunc that does the same for floats, or None.
     """
-    if threads.get_num_threads() == 1:
+    arrays = [a for a in operands if type(a) is np.ndarray]
+    step = function if ufunc is None else ufunc
+    if len(arrays) == len(operands) and step in _ARITHMETIC and _broadcast(*arrays):
+        kernel = BROADCASTING.find("cpu", None, arrays, {"function": step})
+        if kernel is not None:
+            return kernel.forward(np, *arrays, function=step)
+    if threads.get_num_threads() == 1 or not arrays:
         return function(*operands)
-    size, dtype = 0, None
-    for a in operands:
-        if type(a) is np.ndarray and a.size > size:
-            size, dtype = a.size, a.dtype
-    single, key = type(function) is np.ufunc or ufunc is not None, (name, dtype)
-    pays = threads.pays(key, size, 1 if single else STEPS)
+    size, key = broadcast_size(*[a.shape for a in arrays]), (name, max(arrays, key=np.size).dtype)
+    pays = threads.pays(key, size, 1 if type(step) is np.ufunc else STEPS)
     if size < LEAST or not pays:
         return threads.undivided(pays, key, max(size, 1), function, *operands)
     arrays = [a for a in operands if _is_array(a)]
@@ -75,6 +79,20 @@ def elementwise(name, function, *operands, ufunc=None):
         ]
     threads.run(partial(_into if single else _copied, function), _cut(count, to, operands))
     return out
+
+
+def _broadcast(x, y):
+    """Returns True if two arrays have different shapes, or one of them is expanded."""
+    return x.shape != y.shape or 0 in x.strides or 0 in y.strides
+
+
+@lru_cache(1024)
+def broadcast_size(*shapes):
+    """Returns the number of elements of arrays of these shapes after broadcasting; 0 for shapes that do not broadcast."""
+    try:
+        return math.prod(np.broadcast_shapes(*shapes))
+    except ValueError:
+        return 0
 
 
 def _example(function, operands):

@@ -22,9 +22,8 @@ Attributes of a kernel:
 
 import importlib
 
-from ..arrays import config, hooks, ndarray, numpy_ns, xp_of
+from ..arrays import config, hooks, ndarray, xp_of
 from ..arrays.errors import warn
-from . import blas
 
 _warned = set()
 SMALL = 128  # with fewer elements, no CPU kernel is used, so that small programs do not import Numba
@@ -177,6 +176,7 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
+BROADCASTING = Kernels("arithmetic of arrays that broadcast", cpu="mytorch.kernels.numba.broadcasting")
 CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.kv_cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
@@ -195,4 +195,3 @@ def _products(cupy):
 
 
 hooks.cupy_functions.append(_products)
-numpy_ns.extend(large_product=blas.product)

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ..arrays import CPU, Namespace, config, device_of, dtypes, is_raw, ndarray
+from ..arrays import CPU, Namespace, config, device_of, dtypes, is_raw, ndarray, numpy_ns
 from ..arrays.blocks import LARGE
 from ..arrays.errors import kind
 from ..arrays.memory_format import in_rows, iterator
@@ -175,16 +175,22 @@ def without_derivative(xp, result, input, *, name, message=None):
 without_derivative.grad(result=lambda g: g, input=lambda g, name, message: no_derivative(name, message)(g))
 
 
+def _as_ufunc(name, formula):
+    """Returns a gradient formula after noting which function of NumPy's namespace computes it in one step, for large arrays."""
+    formula.ufunc = getattr(numpy_ns, name)
+    return formula
+
+
 # fmt: off
 _add = binary("add", "Adds two tensors.", "add", input=lambda g: g, other=lambda g: g,
               dunder="__add__", reflected=True, inplace=False)
 _sub = binary("sub", "Subtracts two tensors.", _subtract, input=lambda g: g, other=lambda g: -g,
               xp_name="subtract", dunder="__sub__", inplace=False)
 mul = binary("mul", "Multiplies two tensors elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
-             input=lambda g, other: g * other, other=lambda g, input: g * input,
+             input=_as_ufunc("multiply", lambda g, other: g * other), other=_as_ufunc("multiply", lambda g, input: g * input),
              wide=True, names=("multiply",), dunder="__mul__", reflected=True)
 _div = binary("div", "Divides two tensors elementwise. Integers become the default floating-point dtype.", "true_divide", dtype="float",
-              input=lambda g, other: g / other, other=lambda g, input, other: -g * ((input / other) / other),
+              input=_as_ufunc("true_divide", lambda g, other: g / other), other=lambda g, input, other: -g * ((input / other) / other),
               wide=True, dunder="__truediv__", inplace=False)
 floor_divide = binary("floor_divide", "Divides elementwise and rounds down.",
                       _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__",

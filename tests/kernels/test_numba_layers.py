@@ -483,3 +483,51 @@ def test_functions_with_exponentials_are_as_accurate_as_those_of_pytorch(name):
         )
         # Numbers below 1e-37 may vanish, and beta * x is rounded before the exponential.
         assert (ours <= 1e-37 + 4e-7 * scale + 2 * np.max(bound / np.maximum(scale, 1e-37)) * scale).all()
+
+
+PAIRS = [
+    ((300, 40), (40,)), ((300, 40), (300, 1)), ((300, 1), (1, 40)), ((8, 16, 5, 7), (16, 1, 1)), ((8, 30, 17), (8, 1, 17)),
+    ((2, 1, 3, 50), (4, 1, 50)), ((200, 1, 5, 1), (1, 7, 1, 20)), ((2, 1, 90), (3, 1, 1, 90)), ((150,), ()), ((150, 0), (1, 1)),
+    ((130, 3), (3,)), ((1, 400), (400,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "true_divide"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arithmetic_with_broadcasting_has_numpys_bits(name, dtype):
+    """Both orders, expanded operands, special values; and the gradients of large products are PyTorch's sums."""
+    from mytorch.kernels import parts
+    from mytorch.kernels.registry import BROADCASTING
+
+    rng, function, ran = np.random.default_rng(0), getattr(np, name), 0
+    for shapes in PAIRS:
+        x, y = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+        for a in (x, y):
+            if a.size > 20:
+                a.reshape(-1)[[0, 3, 5, 9, 11]] = 0.0, -0.0, np.inf, -np.inf, np.nan
+        out = np.broadcast_shapes(*shapes)
+        for pair in ((x, y), (y, x), (np.broadcast_to(x, out), np.broadcast_to(y, out))):
+            kernel = BROADCASTING.find("cpu", None, pair, {"function": function})
+            ran += kernel is not None
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(
+                    parts.elementwise(name, function, *pair).view(f"i{x.itemsize}"),
+                    function(*pair).view(f"i{x.itemsize}"),
+                    f"{shapes} {[a.strides for a in pair]}",
+                )
+    assert ran >= 20
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_gradients_of_large_arrays_that_broadcast(name):
+    """The same gradients as of expanded copies."""
+    for shapes in (((300, 400), (400,)), ((300, 1), (400,)), ((4, 300, 100), (300, 1))):
+        x, y = (mytorch.randn(*shape).requires_grad_() for shape in shapes)
+        out = getattr(mytorch, name)(x, y)
+        g = mytorch.randn(*out.shape)
+        found = mytorch.autograd.grad(out, (x, y), g)
+        copies = [a.detach().expand(out.shape).clone().requires_grad_() for a in (x, y)]
+        whole = mytorch.autograd.grad(getattr(mytorch, name)(*copies), copies, g)
+        for a, b in zip(found, whole, strict=True):
+            expected = mytorch.Tensor.sum_to_size(b, *a.shape)
+            mytorch.testing.assert_close(a, expected, rtol=1e-4, atol=1e-3)

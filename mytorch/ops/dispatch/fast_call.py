@@ -23,6 +23,7 @@ from ...arrays.overriding import PLAIN, asking, asking_first
 from ...arrays.tensor import Tensor
 from ...autograd.mode import get_mode
 from ...autograd.node import Node, keep_saved
+from ...kernels.parts import broadcast_size
 from ...kernels.registry import SMALL
 from .checked import as_array
 from .errors import translate_error
@@ -275,7 +276,17 @@ def _binary(op, operator, dispatch, numbers):
         else:
             return general(input, other)
         try:
-            if x0.size < divided_from and (array1 is None or x1.size < divided_from):
+            if x0.size < divided_from and (
+                array1 is None
+                or (
+                    x1.size < divided_from
+                    and (
+                        x0.size * x1.size < divided_from
+                        or x0.shape == x1.shape
+                        or broadcast_size(x0.shape, x1.shape) < divided_from
+                    )
+                )
+            ):
                 out = compute(x0, x1)
             else:
                 out = op.in_parts(compute, x0, x1)

@@ -27,6 +27,7 @@ from ...arrays.tensor import Parts, Tensor
 from ...autograd.mode import get_mode
 from ...autograd.node import Node, OutputEdge, keep_saved
 from ...autograd.saved import pack_node
+from ...kernels import parts
 from ...kernels.registry import SMALL
 from . import layouts
 from .checked import as_array
@@ -186,7 +187,7 @@ class Op(Record):
 
     def are_large(self, raws):
         """Returns True if the result of these operands is computed in parts, see kernels/parts.py."""
-        return any(type(r) is ndarray and r.size >= self.divided_from for r in raws)
+        return parts.broadcast_size(*[r.shape for r in raws if type(r) is ndarray]) >= self.divided_from
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
         """Attaches a Node to the result tensors, or OutputEdges of one."""
