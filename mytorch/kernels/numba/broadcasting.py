@@ -7,25 +7,27 @@ import functools
 import math
 
 import numpy as np
-from numba import njit
 
 from ..threads import split
-from .common import _INNER, exact
+from .common import exact, exact_inlined
 
 LEAST = 0  # an outer product has small operands
 _SHORT = 16  # numbers in a row from which a loop over rows pays
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_FUNCTIONS = {
-    np.add: lambda a, b: a + b,
-    np.subtract: lambda a, b: a - b,
-    np.multiply: lambda a, b: a * b,
-    np.true_divide: lambda a, b: a / b,
-}
+_FUNCTIONS = np.add, np.subtract, np.multiply, np.true_divide
+
+
+@exact_inlined
+def _of_two(function, a, b):
+    if function == 0:
+        return a + b
+    if function == 1:
+        return a - b
+    return a * b if function == 2 else a / b
 
 
 def _loop(function):
-    of_two = njit(**_INNER)(function)
-
+    # The closure is a number: Numba does not find a compiled function again whose closure is one.
     @exact
     def loop(out, starts, others, x, y, along_x, along_y):
         columns = out.shape[1]
@@ -33,20 +35,20 @@ def _loop(function):
             to, a, b = out[i], x[starts[i] :], y[others[i] :]
             if along_x and along_y:
                 for j in range(columns):
-                    to[j] = of_two(a[j], b[j])
+                    to[j] = _of_two(function, a[j], b[j])
             elif along_x:
                 number = b[0]
                 for j in range(columns):
-                    to[j] = of_two(a[j], number)
+                    to[j] = _of_two(function, a[j], number)
             else:
                 number = a[0]
                 for j in range(columns):
-                    to[j] = of_two(number, b[j])
+                    to[j] = _of_two(function, number, b[j])
 
     return loop
 
 
-_LOOPS = {ufunc: _loop(function) for ufunc, function in _FUNCTIONS.items()}
+_LOOPS = {ufunc: _loop(function) for function, ufunc in enumerate(_FUNCTIONS)}
 
 
 @functools.lru_cache(256)
