@@ -61,10 +61,11 @@ def shown(array: Any) -> Any:
     return array
 
 
-# Called by the threads of kernels/threads.py: wait for work without the GIL. Defined in kernels/numba/waiting.py; None
+# Called by kernels/threads.py: threads wait for work without the GIL, and divide a kernel. Defined in kernels/numba/pool.py; None
 # until a Numba kernel is loaded.
 watch: Callable[..., int] | None = None
 rest: Callable[..., int] | None = None
+divide: Callable[..., bool | None] | None = None
 
 # Called by arrays/gpu.py when a GPU is first used: (the cupy module) -> {name: function} for CuPy's namespace. Modules of
 # kernels/ append to this list.

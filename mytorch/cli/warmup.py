@@ -14,6 +14,7 @@ import numpy as np
 
 import mytorch
 from mytorch import nn
+from mytorch.kernels import threads
 from mytorch.nn import functional as F
 from mytorch.ops.quantized_linear import pack, quantized_linear
 from mytorch.ops.random import standard_gamma
@@ -189,7 +190,7 @@ def perform(task):
     """Run a task forward and backward with every available kernel, and return the names of newly compiled kernels."""
     compiled = importlib.import_module("mytorch.kernels.numba.progress").compiled
     before = len(compiled)
-    with mytorch.fused(True), warnings.catch_warnings():
+    with mytorch.fused(True), threads.everything(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about ops without a kernel
         made = TASKS[task]()
         for out in made if isinstance(made, (tuple, list)) else (made,):

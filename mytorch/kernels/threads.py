@@ -7,17 +7,18 @@ product) occupy their core instead: next to another busy program, a product of 4
 
 Waking a thread takes tens of microseconds, and one step of a small model submits work a hundred times. So if Numba is
 installed, an idle thread first polls for new work for less than a millisecond, without holding the GIL. The submitting thread
-polls in the same way while it waits for the other threads, see `numba/waiting.py`.
+polls in the same way while it waits for the other threads, see `numba/pool.py`.
 
-Dividing a call costs about 15 microseconds, and more if the threads are asleep. In this time a sum of 10^5 numbers is complete, but
-not their sines. So the first calls of a function with a dtype run on one thread and are measured, and the next ones are divided if they
-take long enough.
+Dividing a call of a Python function costs about 15 microseconds, because each thread needs the GIL to begin; of a compiled kernel, 3 to 5
+(`numba/pool.py`); and both cost more if the threads are asleep. In this time a sum of 10^5 numbers is complete, but not their sines. So the
+first calls of a function with a dtype run on one thread and are measured, and the next ones are divided if they take long enough.
 """
 
 import math
 import os
 import threading
 from collections import deque
+from contextlib import contextmanager
 from contextvars import copy_context
 from queue import SimpleQueue
 from time import thread_time
@@ -27,9 +28,12 @@ import numpy as np
 from ..arrays import hooks
 
 SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
-WORTH = 50e-6  # seconds on one thread from which dividing pays
+WORTH = 50e-6  # seconds on one thread from which dividing pays; 0: every call is divided, without measuring it
+COMPILED = 0.25  # the same for a compiled kernel, as a part of WORTH
 CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps
+LINE = 8  # cells of a cache line
+POSTED, ENDED = 0, LINE  # cells that count submitted jobs, and finished threads
 
 
 def _from_environment():
@@ -49,7 +53,7 @@ _starting = threading.Lock()
 _within = threading.local()  # `job`: True in a thread that executes calls of `run`
 _UNKNOWN = 0, math.inf, 0
 _costs = {}  # what was called -> (number of measured calls, fewest seconds for an element, most elements of these calls)
-_posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of submitted jobs, and of finished threads
+cells = np.zeros(1024, np.int64)  # what all threads read without the GIL, see numba/pool.py
 
 
 def get_num_threads():
@@ -108,14 +112,14 @@ def _serve():
     """
     _within.job, bell = True, SimpleQueue()
     while True:
-        seen = _posted.item()
+        seen = cells.item(POSTED)
         for job in list(_live):
             job.help()
         job = None
-        if hooks.rest is not None and hooks.rest(_ended, _posted, seen, LOOKS) != seen:
+        if hooks.rest is not None and hooks.rest(cells, seen, LOOKS) != seen:
             continue
         _asleep.append(bell)
-        if _posted.item() == seen:
+        if cells.item(POSTED) == seen:
             bell.get()
         else:
             try:
@@ -128,6 +132,7 @@ def _forget_threads():
     """Resets the pool in a forked child, which has none of the parent's threads."""
     global _live, _asleep, _started, _starting
     _live, _asleep, _started, _starting = [], [], 0, threading.Lock()
+    cells[:] = 0
 
 
 if hasattr(os, "register_at_fork"):
@@ -142,6 +147,25 @@ def _with_errors(function, settings):
     return call
 
 
+def _start(helpers):
+    """Starts threads until there are as many as this number."""
+    global _started
+    if _started < helpers:
+        with _starting:
+            while _started < helpers:
+                threading.Thread(target=_serve, daemon=True, name="mytorch-kernel").start()
+                _started += 1
+
+
+def _wake(helpers):
+    """Wakes at most this number of threads."""
+    for _ in range(helpers):
+        try:
+            _asleep.pop().put(None)
+        except IndexError:
+            break
+
+
 def run(function, calls):
     """Calls function(*arguments) for each element of `calls` on the pool's threads and the current thread.
 
@@ -154,26 +178,17 @@ def run(function, calls):
     Raises:
         BaseException: the first exception of a call, after all calls have ended.
     """
-    global _started
     helpers = min(_count, len(calls)) - 1
     if helpers < 1 or getattr(_within, "job", False):
         return [function(*arguments) for arguments in calls]
     if np.__version__ < "2":  # whose np.errstate belongs to a thread, not to a context
         function = _with_errors(function, np.geterr())
-    if _started < helpers:
-        with _starting:
-            while _started < helpers:
-                threading.Thread(target=_serve, daemon=True, name="mytorch-kernel").start()
-                _started += 1
+    _start(helpers)
     job = _Job(function, calls, helpers)
     _live.append(job)
-    ended = _ended.item()
-    _posted[0] += 1
-    for _ in range(helpers):
-        try:
-            _asleep.pop().put(None)
-        except IndexError:
-            break
+    ended = cells.item(ENDED)
+    cells[POSTED] += 1
+    _wake(helpers)
     _within.job = True
     try:
         job.work()
@@ -181,7 +196,7 @@ def run(function, calls):
         _within.job = False
         _live.remove(job)
     while hooks.watch is not None and job.done.qsize() < len(calls):
-        before, ended = ended, hooks.watch(_ended, ended, LOOKS)
+        before, ended = ended, hooks.watch(cells, ENDED, ended, LOOKS)
         if ended == before:  # no thread finished while polling: block until the last call ends
             break
     outcomes = [job.done.get() for _ in calls]
@@ -193,6 +208,8 @@ def run(function, calls):
 
 def pays(key, size, worth=1):
     """Returns True if a call on `size` elements takes `worth` times WORTH, by calls that were measured; None if it must be measured."""
+    if not WORTH:
+        return True
     calls, cost, measured = _costs.get(key, _UNKNOWN)
     return None if calls < CALLS or size > 4 * measured else cost * size >= WORTH * worth
 
@@ -210,6 +227,18 @@ def undivided(pays, key, size, function, *arguments, **options):
     return result
 
 
+@contextmanager
+def everything():
+    """Context that divides each call, however small, among two threads: for tests, and to compile what divides kernels."""
+    global SMALL, WORTH, _count
+    before = SMALL, WORTH, _count
+    SMALL, WORTH, _count = 1, 0, 2
+    try:
+        yield
+    finally:
+        SMALL, WORTH, _count = before
+
+
 def chunks_for(size):
     """Returns the number of chunks for work on `size` elements: two per thread, for load balancing."""
     return 1 if size < SMALL or _count == 1 else min(2 * _count, 2 * size // SMALL)
@@ -225,7 +254,7 @@ def split(kernel, size, arrays, *constants):
     if size < SMALL or _count == 1:
         return kernel(*arrays, *constants)
     key = kernel, arrays[0].dtype
-    long = pays(key, size)
+    long = pays(key, size, COMPILED if hooks.divide is not None else 1)
     if not long:
         return undivided(long, key, size, kernel, *arrays, *constants)
     return in_chunks(kernel, chunks_for(size), arrays, *constants, size=size)
@@ -237,8 +266,16 @@ def in_chunks(kernel, chunks, arrays, *constants, size=None):
     For kernels that add within a chunk: the number of chunks then changes how their sums are rounded, so it must not depend on
     measured times.
     """
+    chunks = min(chunks, len(arrays[0]))
+    helpers = min(_count, chunks) - 1
     if chunks < 2:
         return kernel(*arrays, *constants)
+    if hooks.divide is not None and helpers and not getattr(_within, "job", False):
+        _start(helpers)
+        _wake(helpers)
+        result = hooks.divide(kernel, chunks, size, helpers, tuple(arrays), constants)
+        if result is not None:
+            return result
     return any(run(kernel, [(*chunk, *constants) for chunk in cut(arrays, chunks, size)]))
 
 

@@ -9,4 +9,4 @@ from numba import config
 if getattr(config, "DISABLE_JIT", False):  # the kernels contain LLVM instructions, which Python cannot run
     raise ImportError("NUMBA_DISABLE_JIT is set", name="mytorch")
 
-from . import waiting  # defines how the threads wait
+from . import pool  # defines how the threads wait, and divides kernels
