@@ -24,7 +24,7 @@ BLOCK = 1 << 17  # most elements of a part of a composed function: its intermedi
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
-_ARITHMETIC = frozenset((np.add, np.subtract, np.multiply, np.true_divide))  # with a kernel for operands that broadcast
+_ARITHMETIC = frozenset((np.add, np.subtract, np.multiply, np.true_divide))  # with a kernel
 
 
 def elementwise(name, function, *operands, ufunc=None):
@@ -38,10 +38,8 @@ def elementwise(name, function, *operands, ufunc=None):
     """
     arrays = [a for a in operands if type(a) is np.ndarray]
     step = function if ufunc is None else ufunc
-    if len(arrays) == len(operands) and step in _ARITHMETIC and _broadcast(*arrays):
-        kernel = BROADCASTING.find("cpu", None, arrays, {"function": step})
-        if kernel is not None:
-            return kernel.forward(np, *arrays, function=step)
+    if (kernel := _kernel(step, operands)) is not None:
+        return kernel()
     if threads.get_num_threads() == 1 or not arrays:
         return function(*operands)
     size, key = broadcast_size(*[a.shape for a in arrays]), (name, max(arrays, key=np.size).dtype)
@@ -81,9 +79,18 @@ def elementwise(name, function, *operands, ufunc=None):
     return out
 
 
-def _broadcast(x, y):
-    """Returns True if two arrays have different shapes, or one of them is expanded."""
-    return x.shape != y.shape or 0 in x.strides or 0 in y.strides
+def _kernel(function, operands, *out):
+    """Returns a function that computes function(*operands, *out) by a kernel; None if there is none."""
+    if function not in _ARITHMETIC or len(operands) != 2:
+        return None
+    x, y = operands
+    if type(x) is np.ndarray and type(y) in (int, float) and x.dtype.kind == "f":
+        y = np.asarray(y, x.dtype)
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        return None
+    options = {"function": function}
+    kernel = BROADCASTING.find("cpu", None, (x, y, *out), options)
+    return None if kernel is None else partial(kernel.forward, np, x, y, *out, **options)
 
 
 @lru_cache(1024)
@@ -109,9 +116,12 @@ def _is_array(a):
 
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
-    key = function, out.dtype
+    key, can = (function, out.dtype), _can_divide(out, operands)
+    if can and (kernel := _kernel(function, operands, out)) is not None:
+        kernel()
+        return
     pays = threads.pays(key, out.size)
-    if pays and _can_divide(out, operands):
+    if pays and can:
         threads.run(partial(_into, function), _cut(_count(out.size), out, operands))
     else:
         threads.undivided(pays, key, out.size, function, *operands, out=out)
