@@ -14,6 +14,7 @@ import numpy as np
 
 from ..arrays import numpy_ns
 from . import parts, threads
+from .registry import Kernels
 
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
 # From this number of weights, up to this number of rows, numba/linear.py is faster than BLAS.
@@ -24,10 +25,16 @@ FAR = 1 << 23  # from this size on, the weight does not stay in the cache betwee
 FEW, TURNED = 64, 9 << 14
 CACHED = 2**13  # float32 numbers that stay in the first-level cache next to the other matrix
 LARGE = 2**23  # multiplications from which a product uses several threads
+COMPILED = 3 << 19  # the same where a compiled kernel divides it, see numba/gemm.py
+BALANCED = (
+    2**26
+)  # multiplications from which there are two chunks for each thread, in case another program occupies a core
 # On these processors (with AVX-512), OpenBLAS multiplies small matrices in place, without repacking: products of up to PLACED
 # multiplications, and if the second matrix is column-major, results of up to PLACED_TURNED numbers.
 IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
 
+_PRODUCTS = Kernels("matrix products", cpu="mytorch.kernels.numba.gemm")
+_gemms = {}  # character of a dtype -> address of OpenBLAS's function for products of 64-bit sizes
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () for another BLAS
 _in_place = False  # True if OpenBLAS has the in-place kernels
 
@@ -46,8 +53,17 @@ def _openblas():
                 core = library[form.format("get").replace("num_threads", "corename")]
                 core.argtypes, core.restype = (), ctypes.c_char_p
                 _in_place = core().decode() in IN_PLACE
+                for char, name in ("f", "cblas_sgemm64_"), ("d", "cblas_dgemm64_"):
+                    with contextlib.suppress(AttributeError):
+                        function = library[("scipy_" if form.startswith("scipy") else "") + name]
+                        _gemms[char] = ctypes.cast(function, ctypes.c_void_p).value
                 break
     return _counts
+
+
+def gemm(char):
+    """Returns the address of OpenBLAS's product for a dtype; None without OpenBLAS."""
+    return _gemms.get(char) if _counts or _openblas() else None
 
 
 class one_thread:
@@ -101,6 +117,10 @@ def product(a, b, out=None):
     multiplications = a.size * b.shape[-1]
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return parts.elementwise("mul", np.multiply, a, b) if out is None else np.multiply(a, b, out)
+    if multiplications >= COMPILED and threads.get_num_threads() > 1 and a.ndim == 2:
+        kernel = _PRODUCTS.find("cpu", None, (a, b, out), {})
+        if kernel is not None:
+            return kernel.forward(np, a, b, out)
     if (
         out is None
         and a.ndim == b.ndim == 2
@@ -181,9 +201,14 @@ def repeated(b):
 
 def _block(a, b):
     """Returns the columns of a @ b to compute at a time; 0 for all at once: many rows, or too narrow blocks."""
-    if not _in_place or a.ndim != 2 or b.ndim != 2 or a.dtype.char != "f":
+    return width(a, b, b.shape[1]) if a.ndim == b.ndim == 2 else 0
+
+
+def width(a, b, columns):
+    """Returns the result of `_block` for this number of columns of b, a matrix."""
+    if not _in_place or a.dtype.char != "f":
         return 0
-    return _width(*a.shape, b.shape[1], b.strides[0] < b.strides[1])
+    return _width(*a.shape, columns, b.strides[0] < b.strides[1])
 
 
 @functools.lru_cache(4096)
