@@ -29,7 +29,7 @@ from ..arrays import hooks
 
 SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
 WORTH = 50e-6  # seconds on one thread from which dividing pays; 0: every call is divided, without measuring it
-COMPILED = 0.25  # the same for a compiled kernel, as a part of WORTH
+COMPILED = 0.5  # the same for a compiled kernel, as a part of WORTH
 CALLS = 3  # calls to measure: the first ones may compile kernels, and their memory is new
 LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps
 LINE = 8  # cells of a cache line
