@@ -62,7 +62,7 @@ def _openblas():
 
 
 def gemm(char):
-    """Returns the address of OpenBLAS's product for a dtype; None without OpenBLAS."""
+    """Returns the address of OpenBLAS's product of matrices of a dtype; None for other dtypes, and without OpenBLAS."""
     return _gemms.get(char) if _counts or _openblas() else None
 
 
@@ -118,9 +118,12 @@ def product(a, b, out=None):
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return parts.elementwise("mul", np.multiply, a, b) if out is None else np.multiply(a, b, out)
     if multiplications >= COMPILED and threads.get_num_threads() > 1 and a.ndim == 2:
-        kernel = _PRODUCTS.find("cpu", None, (a, b, out), {})
+        address, count = gemm(a.dtype.char), threads.get_num_threads()
+        kernel = _PRODUCTS.find("cpu", None, (a, b, out), {"address": address})
         if kernel is not None:
-            return kernel.forward(np, a, b, out)
+            chunks = 2 * count if multiplications >= BALANCED else count
+            with one_thread():
+                return kernel.forward(np, a, b, out, address=address, chunks=chunks, width=width)
     if (
         out is None
         and a.ndim == b.ndim == 2

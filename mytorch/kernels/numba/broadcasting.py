@@ -66,10 +66,13 @@ _LOOPS = {(ufunc, inplace): _loop(i, inplace) for i, ufunc in enumerate(_FUNCTIO
 
 @functools.lru_cache(256)
 def _plan(shape, other):
-    """Returns the shape of a result, where its blocks begin, their lengths, and where they begin in both operands; True for operands that change along a row.
+    """Returns how to compute a result from operands of two shapes in blocks; None if the rows are short.
 
-    A row is the longest range of last axes that an operand has as a whole or not at all. A block is a row or a part of a long one. None if
-    the rows are short.
+    A row is the longest range of last axes that an operand has as a whole or not at all. A block is a row or a part of a long one.
+
+    Returns:
+        The shape of the result; for each block, where it begins, its length, and where it begins in both operands; for both operands, True
+        if they change along a row.
     """
     out = np.broadcast_shapes(shape, other)
     shapes = [(1,) * (len(out) - len(s)) + s for s in (shape, other)]

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .. import blas, threads
+from .. import threads
 from .common import exact
 
 _INT, _ENUM = ir.IntType(64), ir.IntType(32)
@@ -62,30 +62,32 @@ def _is_plain(x):
     )
 
 
-def accepts(a, b, out):
-    """Accepts matrices of one dtype with rows or columns that are contiguous, if NumPy is linked to OpenBLAS."""
+def accepts(a, b, out, *, address):
+    """Accepts matrices of one dtype with rows or columns that are contiguous, and the address of a function of BLAS."""
     return (
-        a.ndim == b.ndim == 2
+        address is not None
+        and a.ndim == b.ndim == 2
         and a.dtype == b.dtype
-        and a.dtype.char in "fd"
         and a.shape[1] == b.shape[0]
         and _is_plain(a)
         and _is_plain(b)
         and (out is None or _is_plain(out))
-        and blas.gemm(a.dtype.char) is not None
     )
 
 
-def forward(xp, a, b, out):
-    """Returns a @ b, in `out` if it is given."""
+def forward(xp, a, b, out, *, address, chunks, width):
+    """Returns a @ b, in `out` if it is given.
+
+    Args:
+        address: address of OpenBLAS's function for the dtype.
+        chunks: number of chunks of the longer axis of the result.
+        width: function of a, b and a number of columns that returns how many of them OpenBLAS should compute at a time; 0 for all.
+    """
     out = np.empty((len(a), b.shape[1]), a.dtype) if out is None else out
-    count, rows, columns = threads.get_num_threads(), *out.shape
-    chunks = 2 * count if a.size * columns >= blas.BALANCED else count
+    rows, columns = out.shape
     if rows >= columns:
         x, y, to, step = a, b, out, rows
     else:
-        width = blas.width(a, b, -(-columns // chunks))
-        x, y, to, step = b.T, a.T, out.T, width or columns
-    with blas.one_thread():
-        threads.in_chunks(_multiply, chunks, (x, to), y, step, blas.gemm(a.dtype.char), size=len(x))
+        x, y, to, step = b.T, a.T, out.T, width(a, b, -(-columns // chunks)) or columns
+    threads.in_chunks(_multiply, chunks, (x, to), y, step, address, size=len(x))
     return out
