@@ -309,7 +309,7 @@ CACHE = """
 import warnings
 warnings.simplefilter("always")
 import mytorch
-import mytorch.kernels.numba.waiting
+import mytorch.kernels.numba.pool
 from mytorch.kernels.numba.common import exact
 
 @exact

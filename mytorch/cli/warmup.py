@@ -141,7 +141,15 @@ _ACTIVATIONS = (
     F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid, F.hardsigmoid, F.hardtanh, F.hardshrink,
     F.softshrink,
 )  # fmt: skip
+
+
 # Tasks in order of submission; tasks with the longest compile time come first.
+def _products():
+    """Multiply matrices with more rows than columns and with fewer, each contiguous or transposed."""
+    many, square, few = _numbers(160, 128), _numbers(128, 128), _numbers(96, 256)
+    return many @ square, many @ square.T, few @ _numbers(256, 128), few @ _numbers(128, 256).T
+
+
 TASKS = {
     "convolution": _convolutions,
     "max_pool": lambda: F.max_pool2d(_numbers(8, 8, 20, 20), 2),
@@ -169,6 +177,7 @@ TASKS = {
         for dtype in (mytorch.float32, mytorch.float64)
     ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
+    "products": _products,
     "quantized": _quantized,
     **{f.__name__: functools.partial(_activation, f) for f in _ACTIVATIONS},
     "sign": lambda: _numbers(128, 128).sign(),

@@ -172,7 +172,8 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, num
     work = data.parent / "work"
     options = {"train_iterations": 90, "eval_interval": 90, "log_iter": 1, "num_workers": workers, "device": "cpu"}
     command = [sys.executable, "-u", str(ROOT / "train_gpt2.py"), *flags(data, **options)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # The number of threads of this process: products are rounded differently for another one.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MYTORCH_NUM_THREADS": str(mytorch.get_num_threads())}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:

@@ -35,6 +35,13 @@ SHAPES = [
 ]  # fmt: skip
 
 
+def among_nan(x):
+    """Returns a copy of x in the middle of a larger matrix of NaN."""
+    larger = mytorch.full((*x.shape[:-2], x.shape[-2] + 3, x.shape[-1] + 5), float("nan"), dtype=x.dtype)
+    inside = larger[..., 2 : 2 + x.shape[-2], 3 : 3 + x.shape[-1]]
+    return inside.copy_(x)
+
+
 @loop
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize(("a", "b"), SHAPES)
@@ -43,7 +50,14 @@ def test_products_cut_over_threads_are_numpys(three, a, b, dtype):
     wanted = np.matmul(x.astype("float64"), y.astype("float64"))
     tolerance = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12}[dtype] * (1 + np.abs(wanted).max(initial=0))
     x, y = mytorch.from_numpy(x), mytorch.from_numpy(y)
-    for left, right in ((x, y), (x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT)):
+    pairs = (
+        (x, y),
+        (x.mT.contiguous().mT, y),
+        (x, y.mT.contiguous().mT),
+        (among_nan(x), among_nan(y.mT).mT),
+        (among_nan(x).flip(-1), y.flip(-2)),
+    )
+    for left, right in pairs:
         got = mytorch.matmul(left, right)
         assert got.is_contiguous()
         assert got.shape == wanted.shape

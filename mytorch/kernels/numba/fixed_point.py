@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..threads import chunks_for, cut, run, split
+from ..threads import chunks_for, in_chunks, split
 from .common import bits_of_float, float_of_bits, kernel
 from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
 
@@ -344,11 +344,7 @@ def products(weights, scales, outs, x, group_size):
     if split(integers_of, x.size, (x.reshape(n, groups, 2, half), pieces, sums, factors), not few):
         return False
     kernel, word, sums = rows if few else many, np.int8 if few else np.int32, sums.reshape(n, -1)
-    of_x, total = (pieces.view(word), sums, factors), sum([weight.size for weight in weights])
-    calls, chunks = [], chunks_for(n * total)
     for weight, scale, out in zip(weights, scales, outs, strict=True):
-        # Each weight has its share of the chunks, and at least one.
-        share = round(chunks * weight.size / max(total, 1))
-        calls += [(*chunk, *of_x) for chunk in cut((weight.view(word), scale, out), share)]
-    run(kernel, calls)
+        arrays = weight.view(word), scale, out
+        in_chunks(kernel, chunks_for(n * weight.size), arrays, pieces.view(word), sums, factors)
     return True

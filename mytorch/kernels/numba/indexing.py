@@ -95,19 +95,19 @@ def _reduce_along(out, index, src, how):
 def _reduce_rows(own, out, rows, values, how):
     # As in `_add_rows`, each thread owns a range of target rows.
     for j in range(len(rows)):
-        if own[0] <= rows[j] <= own[-1]:
-            to, row = out[rows[j]], values[j]
-            for i in range(len(row)):
-                to[i] = _reduced(to[i], row[i], how)
+        r = rows[j]
+        if own[0] <= r <= own[-1]:
+            for i in range(out.shape[1]):
+                out[r, i] = _reduced(out[r, i], values[j, i], how)
 
 
 @kernel
 def _put_rows(own, out, rows, values):
     for j in range(len(rows)):
-        if own[0] <= rows[j] <= own[-1]:
-            to, row = out[rows[j]], values[j]
-            for i in range(len(row)):
-                to[i] = row[i]
+        r = rows[j]
+        if own[0] <= r <= own[-1]:
+            for i in range(out.shape[1]):
+                out[r, i] = values[j, i]
 
 
 @kernel
@@ -117,9 +117,10 @@ def _add_rows(own, out, rows, values):
     for j in range(len(rows)):
         r = rows[j]
         if first <= r <= last:
-            to, row = out[r], values[j]
-            for i in range(len(row)):
-                to[i] += row[i]
+            for i in range(
+                out.shape[1]
+            ):  # elements and not a slice, which would count references to `out` for each row
+                out[r, i] += values[j, i]
 
 
 def _fits(x, index, dim):
