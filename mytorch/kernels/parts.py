@@ -17,14 +17,18 @@ import numpy as np
 
 from ..arrays import blocks, memory_format
 from . import threads
-from .registry import BROADCASTING
+from .registry import ROWS
 
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
-_ARITHMETIC = frozenset((np.add, np.subtract, np.multiply, np.true_divide))  # with a kernel
+# Functions with a kernel, which computes rows of contiguous operands; np.positive stands for a copy.
+_BY_ROWS: frozenset[np.ufunc] = frozenset(
+    (np.add, np.subtract, np.multiply, np.true_divide, np.positive, np.negative, np.absolute, np.square, np.reciprocal, np.sqrt,
+     np.floor, np.ceil, np.trunc, np.rint)
+)  # fmt: skip
 
 
 def elementwise(name, function, *operands, ufunc=None):
@@ -38,8 +42,8 @@ def elementwise(name, function, *operands, ufunc=None):
     """
     arrays = [a for a in operands if type(a) is np.ndarray]
     step = function if ufunc is None else ufunc
-    if (kernel := _kernel(step, operands)) is not None:
-        return kernel()
+    if (result := _by_rows(step, operands)) is not None:
+        return result
     if threads.get_num_threads() == 1 or not arrays:
         return function(*operands)
     size, key = broadcast_size(*[a.shape for a in arrays]), (name, max(arrays, key=np.size).dtype)
@@ -79,18 +83,20 @@ def elementwise(name, function, *operands, ufunc=None):
     return out
 
 
-def _kernel(function, operands, *out):
-    """Returns a function that computes function(*operands, *out) by a kernel; None if there is none."""
-    if function not in _ARITHMETIC or len(operands) != 2:
+def _by_rows(function, operands, out=None):
+    """Returns function(*operands) or writes it into `out` by a kernel; None if there is none for these arrays."""
+    if function not in _BY_ROWS or function.nin != len(operands) or type(operands[0]) is not np.ndarray:
         return None
-    x, y = operands
-    if type(x) is np.ndarray and type(y) in (int, float) and x.dtype.kind == "f":
-        y = np.asarray(y, x.dtype)
-    if type(x) is not np.ndarray or type(y) is not np.ndarray:
-        return None
-    options = {"function": function}
-    kernel = BROADCASTING.find("cpu", None, (x, y, *out), options)
-    return None if kernel is None else partial(kernel.forward, np, x, y, *out, **options)
+    x = operands[0]
+    if len(operands) == 2:
+        y = operands[1]
+        if type(y) in (int, float) and x.dtype.kind == "f":
+            y = np.asarray(y, x.dtype)
+        if type(y) is not np.ndarray:
+            return None
+        operands = x, y
+    kernel = ROWS.find("cpu", None, operands, {"out": out, "function": function})
+    return None if kernel is None else kernel.forward(np, *operands, out=out, function=function)
 
 
 @lru_cache(1024)
@@ -117,8 +123,7 @@ def _is_array(a):
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
     key, can = (function, out.dtype), _can_divide(out, operands)
-    if can and (kernel := _kernel(function, operands, out)) is not None:
-        kernel()
+    if can and _by_rows(function, operands, out) is not None:
         return
     pays = threads.pays(key, out.size)
     if pays and can:
@@ -129,9 +134,11 @@ def update(function, out, *operands):
 
 def assign(out, source, write=blocks.write):
     """Executes write(out, source), by default out[...] = source."""
-    key = write, out.dtype, getattr(source, "dtype", None)
+    key, can = (write, out.dtype, getattr(source, "dtype", None)), _can_divide(out, (source,))
+    if can and _by_rows(np.positive, (source,), out) is not None:
+        return
     pays = threads.pays(key, out.size)
-    if pays and _can_divide(out, (source,)):
+    if pays and can:
         threads.run(write, _cut(_count(out.size), out, (source,)))
     else:
         threads.undivided(pays, key, out.size, write, out, source)
@@ -193,8 +200,11 @@ def _can_divide(out, operands):
     """Returns True if a write into `out` can be divided: it is large, and no part overlaps what another part reads or writes."""
     if out.size < LEAST or threads.get_num_threads() == 1:
         return False
-    if not memory_format.is_dense(out.shape, memory_format.element_strides(out)):
-        return False
+    extent = out.itemsize
+    for step, n in sorted((abs(step), n) for step, n in zip(out.strides, out.shape, strict=True) if n > 1):
+        if step < extent:  # `out` may overlap itself
+            return False
+        extent += step * (n - 1)
     for a in operands:
         if _is_array(a) and (a.ndim > out.ndim or (not _is_same(a, out) and np.may_share_memory(a, out))):
             return False

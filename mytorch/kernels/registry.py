@@ -176,7 +176,7 @@ def device_type(raw):
 
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
-BROADCASTING = Kernels("arithmetic", cpu="mytorch.kernels.numba.broadcasting")
+ROWS = Kernels("arithmetic and copies", cpu="mytorch.kernels.numba.rows")
 CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.kv_cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")

@@ -492,30 +492,89 @@ PAIRS = [
 ]  # fmt: skip
 
 
+def _special(rng, shape, dtype):
+    x = rng.standard_normal(shape).astype(dtype)
+    if x.size > 20:
+        x.reshape(-1)[[0, 3, 5, 9, 11, 12, 13]] = 0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, -1.5
+    return x
+
+
+def _bits_equal(found, expected, what):
+    assert found.shape == expected.shape
+    bits = f"u{expected.itemsize}"
+    np.testing.assert_array_equal(
+        np.ascontiguousarray(found).view(bits), np.ascontiguousarray(expected).view(bits), what
+    )
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Divides small arrays among two threads, and counts the calls of the kernel that computes rows."""
+    from mytorch.kernels import parts, registry, threads
+
+    monkeypatch.setattr(parts, "LEAST", 100)
+    kernel, calls = registry.ROWS.of["cpu"].load(), []
+    forward = kernel.forward
+
+    def noted(*arguments, **options):
+        result = forward(*arguments, **options)
+        calls.append(result is not None)
+        return result
+
+    monkeypatch.setattr(kernel, "forward", noted)
+    with threads.everything(), np.errstate(all="ignore"):
+        yield parts, calls
+
+
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "true_divide"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arithmetic_with_broadcasting_has_numpys_bits(name, dtype):
-    """Both orders, expanded operands, special values; and the gradients of large products are PyTorch's sums."""
-    from mytorch.kernels import parts
-    from mytorch.kernels.registry import BROADCASTING
-
-    rng, function, ran = np.random.default_rng(0), getattr(np, name), 0
-    for shapes in PAIRS:
-        x, y = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
-        for a in (x, y):
-            if a.size > 20:
-                a.reshape(-1)[[0, 3, 5, 9, 11]] = 0.0, -0.0, np.inf, -np.inf, np.nan
+def test_arithmetic_by_rows_has_numpys_bits(name, dtype, counted):
+    """Both orders, operands that broadcast, expanded, sliced, reversed and transposed ones, numbers, in place, special values."""
+    (parts, calls), rng, function = counted, np.random.default_rng(0), getattr(np, name)
+    for shapes in (*PAIRS, ((40, 30), (40, 30))):
+        x, y = (_special(rng, shape, dtype) for shape in shapes)
         out = np.broadcast_shapes(*shapes)
-        for pair in ((x, y), (y, x), (np.broadcast_to(x, out), np.broadcast_to(y, out))):
-            kernel = BROADCASTING.find("cpu", None, pair, {"function": function})
-            ran += kernel is not None
-            with np.errstate(all="ignore"):
-                np.testing.assert_array_equal(
-                    parts.elementwise(name, function, *pair).view(f"i{x.itemsize}"),
-                    function(*pair).view(f"i{x.itemsize}"),
-                    f"{shapes} {[a.strides for a in pair]}",
-                )
-    assert ran >= 20
+        wide = _special(rng, (*out[:-1], 2 * out[-1] + 3), dtype)[..., 1 : 1 + out[-1]]
+        pairs = [(x, y), (y, x), (np.broadcast_to(x, out), np.broadcast_to(y, out)), (wide, y), (y, wide), (wide, wide)]
+        pairs += [(wide, 2.5), (wide[::-1], x), (np.ascontiguousarray(wide.T).T, y), (wide.T, wide.T), (x, 3)]
+        for pair in pairs:
+            what = f"{shapes} {[getattr(a, 'strides', a) for a in pair]}"
+            _bits_equal(parts.elementwise(name, function, *pair), function(*pair), what)
+            if pair[0].shape == out and pair[0].flags.writeable:
+                changed, expected = pair[0].copy("K"), pair[0].copy("K")
+                parts.update(function, changed, changed, pair[1])
+                function(expected, pair[1], out=expected)
+                _bits_equal(changed, expected, what)
+    assert sum(calls) > 100
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", "negative absolute square reciprocal sqrt floor ceil trunc rint".split())
+def test_functions_by_rows_have_numpys_bits(name, dtype, counted):
+    (parts, calls), rng, function = counted, np.random.default_rng(0), getattr(np, name)
+    for shape in ((40, 30), (7, 5, 33), (1000,), (3, 200), (60, 3)):
+        wide = _special(rng, (*shape[:-1], 2 * shape[-1] + 3), dtype)[..., 1 : 1 + shape[-1]]
+        for x in (wide.copy(), 1000 * wide, wide, wide[::-1], wide.T, np.broadcast_to(wide, (4, *shape))):
+            _bits_equal(parts.elementwise(name, function, x), function(x), f"{shape} {x.strides}")
+            changed = x.copy("K")
+            parts.update(function, changed, changed)
+            _bits_equal(changed, function(x), f"in place, {shape} {x.strides}")
+    assert sum(calls) > 15
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "bool", "complex64"])
+def test_copies_by_rows(dtype, counted):
+    """Between slices of other arrays; what is around them does not change."""
+    (parts, calls), rng = counted, np.random.default_rng(0)
+    for shape in ((40, 30), (7, 5, 33), (1000,), (60, 3), (2, 3, 4, 50)):
+        source = rng.integers(0, 99, (*shape[:-1], 2 * shape[-1] + 3)).astype(dtype)[..., 1 : 1 + shape[-1]]
+        for x in (source.copy(), source, source[::-1], source[..., ::-1], source[:1]):
+            around = np.full((*shape[:-1], shape[-1] + 9), 77, dtype)
+            expected = around.copy()
+            parts.assign(around[..., 4 : 4 + shape[-1]], x)
+            expected[..., 4 : 4 + shape[-1]] = x
+            np.testing.assert_array_equal(around, expected, f"{shape} {x.strides}")
+    assert sum(calls) > (10 if dtype != "complex64" else 5)
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
