@@ -2,8 +2,11 @@
 
 import importlib
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,3 +178,44 @@ def test_every_kernel_is_divided_in_machine_code(monkeypatch):
         warmup.perform(task)
     assert len(pool._prepared) > before + 30
     assert not refused
+
+
+CLOSURES = """
+import sys
+import numpy as np
+from mytorch.kernels.numba.common import exact
+
+def times(factor):
+    @exact
+    def loop(x):
+        for i in range(len(x)):
+            x[i] *= factor
+    return loop
+
+for factor in map(int, sys.argv[1:]):
+    x = np.ones(1)
+    times(factor)(x)
+    assert x[0] == factor, (factor, x)
+"""
+
+
+def test_closures_from_the_cache_keep_their_code(tmp_path):
+    """Two processes compile one each, under the same number. A third one loads both."""
+    program = tmp_path / "program.py"
+    program.write_text(CLOSURES)
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for factors in (["2"], ["3"], ["2", "3"], ["3", "2"]):
+        subprocess.run([sys.executable, str(program), *factors], env=environment, check=True)
+
+
+def test_closures_of_kernels_contain_numbers():
+    def of(other):
+        @exact
+        def loop(x):
+            return other(x)
+
+        return loop
+
+    with pytest.raises(TypeError, match="only numbers"):
+        of(count)

@@ -68,9 +68,20 @@ def cached(*signatures, **options):
     """Returns a decorator like `njit(signatures, cache=True, **options)` that ignores a damaged cache file.
 
     A function without a source file, such as one typed into a Python prompt, is compiled but not stored.
+
+    A closure may contain numbers, which become part of the name of the function. Numba numbers functions of one name in the order in which
+    a process compiles them, so of two closures that it loads from the cache, one would run the machine code of the other.
+
+    Raises:
+        TypeError: a closure contains other values. Numba would not find it in the cache again.
     """
 
     def decorate(function):
+        values = [cell.cell_contents for cell in function.__closure__ or ()]
+        if not all(type(value) in (bool, int, float) for value in values):
+            raise TypeError(f"{function.__qualname__}: the closure of a kernel may contain only numbers.")
+        if values:
+            function.__qualname__ = "_".join([function.__qualname__, *map(str, values)])
         dispatcher = njit(**options)(function)
         with contextlib.suppress(RuntimeError):  # Numba found no folder for the function's files
             dispatcher._cache = _Cache(function)

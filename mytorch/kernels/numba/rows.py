@@ -51,17 +51,12 @@ def _one(function, a):
     return np.trunc(a) if function == 8 else np.rint(a)
 
 
-# The closures below contain numbers: Numba does not find a compiled function again whose closure contains one.
-
-
 def _loop_of_two(function, inplace):
     @exact
     def loop(lengths, begins, starts, others, out, x, y, at_out, at_x, at_y, along_x, along_y):
         for i in range(len(begins)):
             to, a, b, length = begins[i] + at_out, starts[i] + at_x, others[i] + at_y, lengths[i]
-            if (
-                inplace and along_y
-            ):  # LLVM vectorizes loops over arrays that do not overlap, or that it knows to be the same
+            if inplace and along_y:  # LLVM vectorizes only loops over arrays that it knows to be apart, or the same
                 for j in range(length):
                     out[to + j] = _two(function, out[to + j], y[b + j])
             elif inplace:
