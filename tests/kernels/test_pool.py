@@ -183,7 +183,10 @@ def test_every_kernel_is_divided_in_machine_code(monkeypatch):
 CLOSURES = """
 import sys
 import numpy as np
+from mytorch.kernels import threads
 from mytorch.kernels.numba.common import exact
+
+threads.set_num_threads(2)
 
 def times(factor):
     @exact
@@ -192,10 +195,12 @@ def times(factor):
             x[i] *= factor
     return loop
 
-for factor in map(int, sys.argv[1:]):
-    x = np.ones(1)
-    times(factor)(x)
-    assert x[0] == factor, (factor, x)
+loops = [(factor, times(factor)) for factor in map(int, sys.argv[1:])]
+for divided in (False, True):
+    for factor, loop in loops:
+        x = np.ones(9)
+        threads.in_chunks(loop, 3, (x,)) if divided else loop(x)
+        assert (x == factor).all(), (factor, divided, x)
 """
 
 
@@ -205,7 +210,7 @@ def test_closures_from_the_cache_keep_their_code(tmp_path):
     program.write_text(CLOSURES)
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for factors in (["2"], ["3"], ["2", "3"], ["3", "2"]):
+    for factors in (["5"], ["2"], ["3"], ["2", "3"], ["3", "2"]):  # the first one compiles the library's functions, too
         subprocess.run([sys.executable, str(program), *factors], env=environment, check=True)
 
 
