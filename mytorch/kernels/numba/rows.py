@@ -170,7 +170,9 @@ def forward(xp, *operands, out=None, function):
     """Returns function(*operands), in `out` if it is given; None for rows that are short or not contiguous, and where NumPy is as fast."""
     x, *others = operands
     alike = all(a.flags.c_contiguous and a.shape == x.shape for a in operands)
-    if threads.get_num_threads() == 1 and (alike or not others or any(a.size == 1 for a in operands)):
+    if threads.get_num_threads() == 1 and all(
+        a.flags.c_contiguous and (a.shape == x.shape or a.size == 1) for a in operands
+    ):
         return None
     shape = (x.shape if alike else np.broadcast_shapes(*[a.shape for a in operands])) if out is None else out.shape
     result = np.empty(shape, x.dtype) if out is None else out
