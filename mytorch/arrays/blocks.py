@@ -9,6 +9,9 @@ import numpy as np
 LARGE = 1 << 13  # from this number of elements on, blocks are faster than one call of NumPy's function
 SHARED = 1 << 16  # from this number of elements on, several threads can copy faster than one
 KEYED = 1 << 10  # from this number of elements on, sorting integer keys is faster than a stable argsort
+# Functions of NumPy that kernels/numba/rows.py computes; np.positive stands for a copy.
+OF_TWO = np.add, np.subtract, np.multiply, np.true_divide
+OF_ONE = np.positive, np.negative, np.absolute, np.square, np.reciprocal, np.sqrt, np.floor, np.ceil, np.trunc, np.rint
 _BLOCK = 1 << 14  # elements of a block of `by_bits`: three blocks of float32 fit into the second-level cache
 _GROUP = 16  # elements of a group of a sum
 _STRIP = 64  # rows of a strip of a triangle

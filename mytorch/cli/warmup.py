@@ -143,13 +143,13 @@ _ACTIVATIONS = (
 )  # fmt: skip
 
 
-# Tasks in order of submission; tasks with the longest compile time come first.
 def _products():
     """Multiply matrices with more rows than columns and with fewer, each contiguous or transposed."""
     many, square, few = _numbers(160, 128), _numbers(128, 128), _numbers(96, 256)
     return many @ square, many @ square.T, few @ _numbers(256, 128), few @ _numbers(128, 256).T
 
 
+# Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
     "max_pool": lambda: F.max_pool2d(_numbers(8, 8, 20, 20), 2),

@@ -24,11 +24,7 @@ BLOCK = 1 << 17  # most elements of a part of a composed function: its intermedi
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
-# Functions with a kernel, which computes rows of contiguous operands; np.positive stands for a copy.
-_BY_ROWS: frozenset[np.ufunc] = frozenset(
-    (np.add, np.subtract, np.multiply, np.true_divide, np.positive, np.negative, np.absolute, np.square, np.reciprocal, np.sqrt,
-     np.floor, np.ceil, np.trunc, np.rint)
-)  # fmt: skip
+_BY_ROWS: frozenset[np.ufunc] = frozenset(blocks.OF_TWO + blocks.OF_ONE)  # functions with a kernel
 
 
 def elementwise(name, function, *operands, ufunc=None):
@@ -95,6 +91,9 @@ def _by_rows(function, operands, out=None):
         if type(y) is not np.ndarray:
             return None
         operands = x, y
+    size = broadcast_size(*[a.shape for a in (*operands, *(() if out is None else (out,)))])
+    if not size or (out is not None and size != out.size):
+        return None  # NumPy raises an error
     kernel = ROWS.find("cpu", None, operands, {"out": out, "function": function})
     return None if kernel is None else kernel.forward(np, *operands, out=out, function=function)
 

@@ -488,7 +488,7 @@ def test_functions_with_exponentials_are_as_accurate_as_those_of_pytorch(name):
 PAIRS = [
     ((300, 40), (40,)), ((300, 40), (300, 1)), ((300, 1), (1, 40)), ((8, 16, 5, 7), (16, 1, 1)), ((8, 30, 17), (8, 1, 17)),
     ((2, 1, 3, 50), (4, 1, 50)), ((200, 1, 5, 1), (1, 7, 1, 20)), ((2, 1, 90), (3, 1, 1, 90)), ((150,), ()), ((150, 0), (1, 1)),
-    ((130, 3), (3,)), ((1, 400), (400,)),
+    ((130, 3), (3,)), ((1, 400), (400,)), ((4500, 130), (130,)), ((4500, 20), (4500, 1)),
 ]  # fmt: skip
 
 
@@ -575,6 +575,19 @@ def test_copies_by_rows(dtype, counted):
             expected[..., 4 : 4 + shape[-1]] = x
             np.testing.assert_array_equal(around, expected, f"{shape} {x.strides}")
     assert sum(calls) > (10 if dtype != "complex64" else 5)
+
+
+def test_rows_that_do_not_fit_raise_numpys_errors(counted):
+    parts, _ = counted
+    for small, large in (((1, 400), (5, 400)), ((5, 1, 40), (5, 3, 40)), ((3, 400), (2, 400))):
+        to, x = np.zeros(small, np.float32), np.ones(large, np.float32)
+        with pytest.raises(ValueError, match="broadcast"):
+            parts.update(np.add, to, to, x)
+        with pytest.raises(ValueError, match="broadcast"):
+            parts.assign(to, x)
+        assert not to.any()
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        parts.elementwise("add", np.add, np.ones((3, 400), np.float32), np.ones((2, 400), np.float32))
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])

@@ -125,64 +125,48 @@ def _sliced(kind):
     return kind.copy(layout="A") if kind.layout == "F" and kind.ndim > 1 else kind
 
 
-def _submitter(result):
-    """Returns the intrinsic that writes a job for a kernel with this type of result into the state."""
+@intrinsic
+def _submit(typing_context, state, address, result, arrays, constants):
+    """Writes a job for the kernel at an address into the state. `result` has the type of the kernel's result: None or a bool."""
 
-    @intrinsic
-    def submit(typing_context, state, address, arrays, constants):
-        def generate(context, builder, signature, arguments):
-            cells = _cells(context, builder, signature, arguments)
-            kinds = [*map(_sliced, arrays.types), *constants.types]
-            values = [
-                _borrowed(context, builder, kind, builder.extract_value(arguments[i], j))
-                for i, group in ((2, arrays), (3, constants))
-                for j, kind in enumerate(group.types)
-            ]
-            record = ir.LiteralStructType([_INT, *(value.type for value in values)])
-            if context.get_abi_sizeof(record) > _ROOM:
-                raise NotImplementedError("the arguments of the kernel do not fit")
+    def generate(context, builder, signature, arguments):
+        cells = _cells(context, builder, signature, arguments)
+        kinds = [*map(_sliced, arrays.types), *constants.types]
+        values = [
+            _borrowed(context, builder, kind, builder.extract_value(arguments[i], j))
+            for i, group in ((3, arrays), (4, constants))
+            for j, kind in enumerate(group.types)
+        ]
+        record = ir.LiteralStructType([_INT, *(value.type for value in values)])
+        if context.get_abi_sizeof(record) > _ROOM:
+            raise NotImplementedError("the arguments of the kernel do not fit")
 
-            task = ir.Function(builder.module, _CHUNK, builder.module.get_unique_name("task"))
-            task.linkage = "internal"
-            inside = ir.IRBuilder(task.append_basic_block())
-            own, chunk = task.args
-            chunks, size = (inside.load(_cell(inside, own, index)) for index in (CHUNKS, SIZE))
-            place = inside.bitcast(_cell(inside, own, ARGUMENTS), record.as_pointer())
-            loaded = [inside.load(cgutils.gep_inbounds(inside, place, 0, j)) for j in range(len(values) + 1)]
-            function = inside.inttoptr(loaded.pop(0), context.call_conv.get_function_type(result, kinds).as_pointer())
-            for j, kind in enumerate(arrays.types):
-                loaded[j] = _part(context, inside, kind, loaded[j], chunk, chunks, size)
-            status, value = context.call_conv.call_function(inside, function, result, kinds, loaded)
-            one = ir.Constant(_INT, 1)
-            with inside.if_then(status.is_error):
-                inside.atomic_rmw("or", _cell(inside, own, FAILED), one, "seq_cst")
-            if result != types.none:
-                with inside.if_then(cgutils.is_not_null(inside, value)):
-                    inside.atomic_rmw("or", _cell(inside, own, RESULT), one, "seq_cst")
-            inside.ret_void()
+        task = ir.Function(builder.module, _CHUNK, builder.module.get_unique_name("task"))
+        task.linkage = "internal"
+        inside = ir.IRBuilder(task.append_basic_block())
+        own, chunk = task.args
+        chunks, size = (inside.load(_cell(inside, own, index)) for index in (CHUNKS, SIZE))
+        place = inside.bitcast(_cell(inside, own, ARGUMENTS), record.as_pointer())
+        loaded = [inside.load(cgutils.gep_inbounds(inside, place, 0, j)) for j in range(len(values) + 1)]
+        function = inside.inttoptr(loaded.pop(0), context.call_conv.get_function_type(result, kinds).as_pointer())
+        for j, kind in enumerate(arrays.types):
+            loaded[j] = _part(context, inside, kind, loaded[j], chunk, chunks, size)
+        status, value = context.call_conv.call_function(inside, function, result, kinds, loaded)
+        one = ir.Constant(_INT, 1)
+        with inside.if_then(status.is_error):
+            inside.atomic_rmw("or", _cell(inside, own, FAILED), one, "seq_cst")
+        if result != types.none:
+            with inside.if_then(cgutils.is_not_null(inside, value)):
+                inside.atomic_rmw("or", _cell(inside, own, RESULT), one, "seq_cst")
+        inside.ret_void()
 
-            place = builder.bitcast(_cell(builder, cells, ARGUMENTS), record.as_pointer())
-            for j, value in enumerate([arguments[1], *values]):
-                builder.store(value, cgutils.gep_inbounds(builder, place, 0, j))
-            builder.store(builder.ptrtoint(task, _INT), _cell(builder, cells, TASK))
-            return context.get_dummy_value()
+        place = builder.bitcast(_cell(builder, cells, ARGUMENTS), record.as_pointer())
+        for j, value in enumerate([arguments[1], *values]):
+            builder.store(value, cgutils.gep_inbounds(builder, place, 0, j))
+        builder.store(builder.ptrtoint(task, _INT), _cell(builder, cells, TASK))
+        return context.get_dummy_value()
 
-        return types.void(state, address, arrays, constants), generate
-
-    return submit
-
-
-_submit, _submit_with_result = _submitter(types.none), _submitter(types.boolean)
-
-
-@exact_inlined
-def _reserve(state, chunks, size, helpers):
-    """Returns True after reserving the state for a job; False if it is reserved."""
-    if _put(state, BUSY, 1) != 0:
-        return False
-    state[NEXT] = state[RESULT] = state[FAILED] = 0
-    state[CHUNKS], state[SIZE], state[HELPERS] = chunks, size, helpers
-    return True
+    return types.void(state, address, result, arrays, constants), generate
 
 
 @exact_inlined
@@ -205,28 +189,17 @@ def _finish(state, looks):
     return outcome
 
 
-@exact_inlined
-def _run(state, looks):
+@exact
+def _divided(state, address, result, chunks, size, helpers, looks, arrays, constants):
+    if _put(state, BUSY, 1) != 0:
+        return REFUSED
+    state[NEXT] = state[RESULT] = state[FAILED] = 0
+    state[CHUNKS], state[SIZE], state[HELPERS] = chunks, size, helpers
+    _submit(state, address, result, arrays, constants)
     _put(state, JOB, 1)
     _work(state)
     _put(state, JOB, 0)
     return _finish(state, looks)
-
-
-@exact
-def _divided(state, address, chunks, size, helpers, looks, arrays, constants):
-    if not _reserve(state, chunks, size, helpers):
-        return REFUSED
-    _submit(state, address, arrays, constants)
-    return _run(state, looks)
-
-
-@exact
-def _divided_with_result(state, address, chunks, size, helpers, looks, arrays, constants):
-    if not _reserve(state, chunks, size, helpers):
-        return REFUSED
-    _submit_with_result(state, address, arrays, constants)
-    return _run(state, looks)
 
 
 @cached(types.int64(_STATE, types.int64), nogil=True)
@@ -272,7 +245,8 @@ def rest(state, seen, looks):
     return seen
 
 
-_prepared = {}  # kernel and types of its arguments -> (function that divides it, address of its machine code), or None
+_RESULTS = {types.none: None, types.boolean: False}  # types of results of kernels -> a value of the type
+_prepared = {}  # kernel and types of its arguments -> (address of its machine code, value of _RESULTS); None if it cannot be divided
 
 
 def _type(value):
@@ -288,10 +262,9 @@ def _prepare(kernel, arrays, constants):
     kinds = (*(_sliced(typeof(a)) for a in arrays), *map(typeof, constants))
     kernel.compile(kinds)
     compiled = kernel.overloads[kinds]
-    functions = {types.none: _divided, types.boolean: _divided_with_result}
-    if (result := compiled.signature.return_type) not in functions:
+    if (result := compiled.signature.return_type) not in _RESULTS:
         return None
-    return functions[result], compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name), _RESULTS[result]
 
 
 def divide(kernel, chunks, size, helpers, arrays, constants):
@@ -306,8 +279,7 @@ def divide(kernel, chunks, size, helpers, arrays, constants):
         _prepared[key] = _prepare(kernel, arrays, constants)
     if _prepared[key] is None:
         return None
-    function, address = _prepared[key]
-    outcome = function(cells, address, chunks, size or 0, helpers, threads.LOOKS, arrays, constants)
+    outcome = _divided(cells, *_prepared[key], chunks, size or 0, helpers, threads.LOOKS, arrays, constants)
     if outcome == REFUSED:
         return None
     if outcome == LATE:  # other programs occupy the cores of the threads that help

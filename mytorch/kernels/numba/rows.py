@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.blocks import OF_ONE, OF_TWO, as_bits
 from .. import threads
 from .common import exact, exact_inlined
 
@@ -18,9 +19,10 @@ LEAST = 0  # an outer product has small operands
 _SHORT = 16  # numbers in a row from which a loop over rows pays
 _BLOCK = 1 << 13  # numbers of a row that a thread computes at a time
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-_OF_TWO = np.add, np.subtract, np.multiply, np.true_divide
-_OF_ONE = np.positive, np.negative, np.absolute, np.square, np.reciprocal, np.sqrt, np.floor, np.ceil, np.trunc, np.rint
+_MANY, _LONG = (
+    1 << 12,
+    128,
+)  # more blocks are not kept for the next call, and only for long rows they take much less memory than the result
 
 
 @exact_inlined
@@ -95,16 +97,16 @@ def _loop_of_one(function):
 
 
 _LOOPS: dict[tuple[np.ufunc, bool], Any] = {
-    (ufunc, inplace): _loop_of_two(i, inplace) for i, ufunc in enumerate(_OF_TWO) for inplace in (False, True)
+    (ufunc, inplace): _loop_of_two(i, inplace) for i, ufunc in enumerate(OF_TWO) for inplace in (False, True)
 }
-_LOOPS |= {(ufunc, False): _loop_of_one(i) for i, ufunc in enumerate(_OF_ONE)}
+_LOOPS |= {(ufunc, False): _loop_of_one(i) for i, ufunc in enumerate(OF_ONE)}
 
 
 @functools.lru_cache(512)
 def _plan(shape, ordered, *strides):
-    """Returns how to compute a result in blocks; None if the rows are short or not contiguous.
+    """Returns how to compute a result by rows; None if the rows are short or not contiguous.
 
-    A row is the longest range of last axes along which each array is contiguous or does not change. A block is a row or a part of a long one.
+    A row is the longest range of last axes along which each array is contiguous or does not change.
 
     Args:
         shape: shape of the result.
@@ -112,7 +114,7 @@ def _plan(shape, ordered, *strides):
         strides: distances of elements for the result and the operands, 0 where they are expanded.
 
     Returns:
-        The lengths of the blocks, and where they begin in each array; for each operand, True if it changes along a row.
+        The number of axes before a row, the numbers in a row, and for each array, True if it changes along a row.
     """
     rows, columns, along = len(shape), 1, None
     for axis in reversed(range(len(shape))):
@@ -128,16 +130,29 @@ def _plan(shape, ordered, *strides):
         steps = [step for step, n in zip(s, shape, strict=True) if n > 1 and step]
         if steps != sorted(steps, reverse=True) or min(steps, default=1) < 0:
             return None
+    return rows, columns, [kind == 1 for kind in along]
+
+
+def _blocks(shape, rows, columns, *arrays):
+    """Returns the lengths of the blocks of a result, and where they begin in each array. A block is a row or a part of a long one.
+
+    Args:
+        shape, rows, columns: shape of the result, number of axes before a row, numbers in a row.
+        arrays: (strides, True if it changes along a row) of each array.
+    """
     steps = np.arange(0, columns, _BLOCK)
     lengths = np.broadcast_to(np.minimum(columns - steps, _BLOCK), (math.prod(shape[:rows]), len(steps)))
     found = [lengths]
-    for s, changes in zip(strides, along, strict=True):
+    for s, changes in arrays:
         first = np.zeros(shape[:rows], np.int64)
         for axis in range(rows):
             first += (np.arange(shape[axis]) * s[axis]).reshape(-1, *(1,) * (rows - 1 - axis))
         found.append(np.add.outer(first.reshape(-1), steps * changes))
     # Unsigned numbers: an index that can be negative prevents vectorization.
-    return [a.reshape(-1).astype(np.uint64) for a in found], [kind == 1 for kind in along[1:]]
+    return [a.reshape(-1).astype(np.uint64) for a in found]
+
+
+_few_blocks = functools.lru_cache(256)(_blocks)
 
 
 def _strides(a, shape):
@@ -162,7 +177,7 @@ def _memory(a):
 def accepts(*operands, out=None, function):
     """Accepts floats of one dtype; for copies, any dtype of 1, 2, 4 or 8 bytes."""
     dtype = operands[0].dtype
-    known = (dtype.itemsize in _BITS and dtype.kind != "O") if function is np.positive else dtype in _FLOATS
+    known = (dtype.itemsize in (1, 2, 4, 8) and dtype.kind != "O") if function is np.positive else dtype in _FLOATS
     return known and all(a.dtype == dtype for a in (*operands, *(() if out is None else (out,))))
 
 
@@ -178,15 +193,20 @@ def forward(xp, *operands, out=None, function):
     result = np.empty(shape, x.dtype) if out is None else out
     arrays = result, *operands
     if alike and result.flags.c_contiguous and shape == x.shape:
-        plan, memory = _plan((x.size,), True, *[(1,)] * len(arrays)), [(a.reshape(-1), 0) for a in arrays]
+        shape, strides, memory = (x.size,), [(1,)] * len(arrays), [(a.reshape(-1), 0) for a in arrays]
     else:
-        plan, memory = _plan(shape, out is None, *[_strides(a, shape) for a in arrays]), [_memory(a) for a in arrays]
+        strides, memory = [_strides(a, shape) for a in arrays], [_memory(a) for a in arrays]
+    plan = _plan(shape, out is None, *strides)
     if plan is None or None in memory:
         return None
+    rows, columns, along = plan
+    many = math.prod(shape[:rows]) * -(-columns // _BLOCK) > _MANY
+    if many and columns < _LONG:
+        return None
+    blocks = (_blocks if many else _few_blocks)(shape, rows, columns, *zip(strides, along, strict=True))
     flat, starts = [a for a, _ in memory], [np.uint64(start) for _, start in memory]
     if function is np.positive:
-        flat = [a.view(_BITS[a.itemsize]) for a in flat]
-    blocks, along = plan
+        flat = [as_bits(a) for a in flat]
     loop = _LOOPS[function, bool(others) and out is x]
-    threads.split(loop, result.size, blocks, *flat, *starts, *along)
+    threads.split(loop, result.size, blocks, *flat, *starts, *along[1:])
     return result

@@ -276,20 +276,10 @@ def _binary(op, operator, dispatch, numbers):
         else:
             return general(input, other)
         try:
-            if x0.size < divided_from and (
-                array1 is None
-                or (
-                    x1.size < divided_from
-                    and (
-                        x0.size * x1.size < divided_from
-                        or x0.shape == x1.shape
-                        or broadcast_size(x0.shape, x1.shape) < divided_from
-                    )
-                )
-            ):
-                out = compute(x0, x1)
-            else:
-                out = op.in_parts(compute, x0, x1)
+            large = x0.size >= divided_from
+            if array1 is not None and not large and x0.size * x1.size >= divided_from and x0.shape != x1.shape:
+                large = broadcast_size(x0.shape, x1.shape) >= divided_from
+            out = op.in_parts(compute, x0, x1) if large else compute(x0, x1)
         except Exception as error:
             translate_error(op, (x0, x1), {}, error)
             raise
