@@ -136,6 +136,9 @@ def test_an_error_in_a_chunk_is_raised():
 @pytest.mark.filterwarnings("ignore")
 def test_a_child_forked_while_kernels_are_divided_divides_kernels():
     stop = threading.Event()
+    threads.in_chunks(
+        count, 4, (np.zeros(1000), np.zeros(1000)), 1
+    )  # a child forked while Numba compiles waits for its lock forever
 
     def busy():
         out, also = np.zeros(100_000), np.zeros(0)
