@@ -104,12 +104,12 @@ def _attention():
 
 
 def _quantized():
-    codes, scale = np.ones((64, 64), np.int8), np.ones(64, np.float32)
+    codes, scale, halves = np.ones((64, 64), np.int8), np.ones(64, np.float32), np.ones((64, 1), np.float16)
     for rows in (1, 16, 32):
         x = _numbers(rows, 64).detach()
         quantized_linear(x, weights=[codes], scales=[scale], offsets=[None], group_size=None)
         for inputs in (x, x * math.inf):  # infinite numbers need the loops without integers
-            quantized_linear(inputs, weights=[pack(codes, 64)], scales=[scale[:, None]], offsets=[None], group_size=64)
+            quantized_linear(inputs, weights=[pack(codes, 64)], scales=[halves], offsets=[None], group_size=64)
     return ()
 
 

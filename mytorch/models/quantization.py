@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from .. import nn
-from ..arrays.dtypes import int8, uint8
+from ..arrays.dtypes import float16, int8, uint8
 from ..arrays.tensor import Tensor
 from ..autograd.mode import no_grad
 from ..nn import functional as F
@@ -17,7 +17,8 @@ class QuantizedLinear(nn.Module):
 
     With 8 bits, each output has a scale, its largest absolute weight divided by 127. With 4 bits, each group of inputs has
     a scale. The weight of a group that is furthest from 0 becomes -8. With zero points, the minimum of a group becomes -8
-    and its maximum becomes 7. Inputs that do not fill a group are padded with zeros.
+    and its maximum becomes 7. Inputs that do not fill a group are padded with zeros. Scales of groups are float16, as in
+    Q4_0, unless one is outside of its range.
 
     Args:
         linear: layer to quantize.
@@ -47,6 +48,12 @@ class QuantizedLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"bits={self.bits}, group_size={self.group_size}, zero_points={self.offset is not None}"
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        given = state_dict.get(prefix + "scale")
+        if self.bits == 4 and isinstance(given, Tensor):
+            self.scale = self.scale.to(given.dtype)  # float32 in older files, and where float16 does not suffice
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, x: Tensor) -> Tensor:
         return _products(x, (self,))[0]
@@ -81,16 +88,26 @@ def _nibbles(weight, group_size, zero_points):
     groups = F.pad(weight, (0, -inputs % group_size)).reshape(out, -1, group_size)
     if zero_points:
         least = groups.amin(2)
-        scale = ((groups.amax(2) - least) / 15.0).clamp(min=1e-12)
-        offset = least + scale * 8.0
+        scale = _shortened((groups.amax(2) - least) / 15.0)
+        offset = least + scale.float() * 8.0
     else:
         furthest = groups.gather(2, groups.abs().argmax(2, keepdim=True)).squeeze(2)
-        scale, offset = furthest / -8.0, None
-        scale = scale.where(scale != 0.0, 1e-12)
+        scale, offset = _shortened(furthest / -8.0), None
+    scale = scale.where(scale != 0.0, 1.0)  # the codes of such a group are 0
     shifted = groups if offset is None else groups - offset[:, :, None]
-    codes = (shifted / scale[:, :, None]).round().clamp(-8, 7).to(int8).reshape(out, -1)
+    codes = (shifted / scale[:, :, None].float()).round().clamp(-8, 7).to(int8).reshape(out, -1)
     raw = raw_of(codes)
     return Tensor._wrap(pack(raw, group_size)).to(uint8), scale, offset
+
+
+def _shortened(scale):
+    """Returns the scales as float16 if that changes no weight by more than the rounding to 4 bits does.
+
+    The weight furthest from 0 is 8 scales. From 2^-20 on, the error of a scale is at most 1/32 of it.
+    """
+    size = scale.abs()
+    fits = (size == 0.0) | ((size >= 2.0**-20) & (size <= 65504.0))
+    return scale.to(float16) if fits.all() else scale
 
 
 def quantize_(

@@ -20,6 +20,8 @@ def dequantize(xp, weight, scale, offset, group_size, inputs):
     if group_size is None:
         return weight * scale[:, None]
     codes = unpack(xp, weight, group_size).reshape(*scale.shape, group_size)
+    if scale.itemsize == 2:
+        scale = scale.astype("float32")  # a product with a code has more bits than float16
     floats = codes * scale[:, :, None]
     if offset is not None:
         floats += offset[:, :, None]
@@ -32,7 +34,7 @@ def quantized_linear(xp, input, *, weights, scales, offsets, group_size):
 
     Args:
         weights: int8 (out, in) of each, or uint8 (out, groups * group_size / 2) from `pack`.
-        scales: factors of the integers, (out,) or (out, groups) of each.
+        scales: factors of the integers, (out,) or (out, groups) of each. Those of groups can be float16.
         offsets: summands after scaling, (out, groups) of each; None for 0.
         group_size: number of inputs that share a scale; None for int8.
     """

@@ -62,6 +62,33 @@ def test_several_layers_of_one_input_are_the_layers_one_by_one(rng, kind, rows, 
     np.testing.assert_allclose(*[g.numpy() for g in grads], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("zero_points", [False, True])
+@pytest.mark.parametrize("size", [1e-30, 1e-7, 1e-5, 1e-3, 1.0, 1e5, 1e7])
+def test_scales_of_groups_are_float16_where_it_represents_them(rng, size, zero_points):
+    linear = nn.Linear(70, 9, bias=False)
+    weight = size * rng.uniform(0.5, 1, (9, 70)).astype("float32") * rng.choice([-1, 1], (9, 70)).astype("float32")
+    weight[2], weight[3, :32], weight[4] = 0, 0, size  # groups whose numbers are all 0 or all the same
+    linear.weight.data = mytorch.from_numpy(weight)
+    layer = QuantizedLinear(linear, 4, 32, zero_points)
+    assert size == 1e-5 or layer.scale.dtype == (mytorch.float16 if 1e-5 < size < 1e6 else mytorch.float32)
+    scale = abs(layer.scale.numpy().astype("float32")).repeat(32, 1)[:, :70]
+    rounded = 0.5 if size == 1e-5 else 0.005  # 16 errors of a scale, in scales: 1e-5 has scales with few bits
+    reach = np.where(weight == 0, 0, scale * (rounded + (0.5 if zero_points else 1)))
+    assert (abs(floats_of(layer, 70) - weight) <= reach + 1e-6 * abs(weight)).all()
+    for again in (QuantizedLinear(nn.Linear(70, 9, bias=False), 4, 32, zero_points), layer.double().float()):
+        again.load_state_dict(layer.state_dict())
+        assert all((a == b).all() for a, b in zip(again.buffers(), layer.buffers(), strict=True))
+
+
+def test_weights_of_q4_0_do_not_change(rng):
+    scale = rng.uniform(2e-4, 1, (9, 4)).astype("float16").astype("float32")
+    codes = rng.integers(-8, 8, (9, 4, 32)).astype("float32")
+    codes[:, :, 5] = -8
+    linear = nn.Linear(128, 9)
+    linear.weight.data = mytorch.from_numpy((codes * scale[:, :, None]).reshape(9, 128))
+    assert (floats_of(QuantizedLinear(linear, 4, 32), 128) == linear.weight.detach().numpy()).all()
+
+
 def test_layers_that_do_more_than_a_product_are_called():
     layers, calls, x = [QuantizedLinear(nn.Linear(64, 8), 4, 32) for _ in range(2)], [], mytorch.randn(1, 64)
     layers[1].register_forward_hook(lambda *_: calls.append(1))
@@ -113,10 +140,11 @@ def test_a_wide_weight_is_made_floats_a_piece_at_a_time(monkeypatch):
 
 
 @pytest.fixture
-def fixed_point():
+def fixed_point(monkeypatch):
     module = pytest.importorskip("mytorch.kernels.numba.fixed_point", exc_type=ImportError)
     if not module.AVAILABLE:
-        pytest.skip("the processor has no VNNI instructions")
+        pytest.skip("the processor has no integer dot products")
+    monkeypatch.setattr(module, "MOST", np.inf)
     return module
 
 

@@ -88,3 +88,16 @@ def forward(xp, x, dtype):
     loops = (_narrowed, _widened) if "bfloat16" in (x.dtype.name, out.dtype.name) else (_halved, _from_halves)
     split(loops[out.itemsize == 4], out.size, (bits, to))
     return out
+
+
+def floats(x):
+    """Returns float32 numbers from float32, float16 or the bits of float16 (int16), contiguous."""
+    if x.dtype == np.float32:
+        return x
+    x = x.view(np.float16)
+    return forward(np, x, np.float32) if "float16" in _NAMES else x.astype(np.float32)
+
+
+def bits_of_halves(x):
+    """Returns contiguous float16 numbers as their bits, which Numba supports, or as float32 if the processor cannot convert them."""
+    return x.view(np.int16) if x.dtype == np.float16 and "float16" in _NAMES else floats(x)

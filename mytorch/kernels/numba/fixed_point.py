@@ -1,16 +1,19 @@
-"""Products of a 4-bit weight by the integer dot products of a processor with VNNI instructions.
+"""Products of a 4-bit weight by the integer dot products of a processor with AVX2 or VNNI instructions.
 
 Floats would have to be made of the codes first, which takes longer than the product with one row of x. Instead, each group of x becomes
 integers of 23 bits and a power of two, about as exact as float32. An integer is three bytes, so a group needs three dot products of bytes:
 
     x = factor * (65536 * a + 256 * b + c),     codes · x = factor * (65536 * codes · a + 256 * codes · b + codes · c)
 
-The instruction multiplies unsigned with signed bytes and adds four neighbors, so code + 8, from 0 to 15, is multiplied. The difference,
-8 * the sum of x, does not depend on the weight and is subtracted as an integer. No sum is rounded before it becomes a float.
+An instruction (without VNNI: three of them) multiplies unsigned with signed bytes and adds four neighbors, so code + 8, from 0 to 15, is
+multiplied. The difference, 8 * the sum of x, does not depend on the weight and is subtracted as an integer. No sum is rounded before it
+becomes a float.
 
 * A few rows of x: the weight is read once, in memory order. A lane adds the products of four bytes of the weight.
 * Many rows of x: the rows of the weight are interleaved first, so that a lane adds the products of one row with 32 inputs.
 """
+
+import math
 
 import numpy as np
 from llvmlite import ir
@@ -19,16 +22,35 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..threads import chunks_for, in_chunks, split
+from .cast import floats
 from .common import bits_of_float, float_of_bits, kernel
-from .tiles import _FLOAT, _INT, _LONG, _VECTOR, LANES, _features, _int, _load, _multiply_add, _pointers, _tile, _totals
+from .tiles import (
+    _FLOAT,
+    _INT,
+    _LONG,
+    _VECTOR,
+    LANES,
+    _features,
+    _int,
+    _load,
+    _load_scales,
+    _multiply_add,
+    _pointers,
+    _tile,
+    _totals,
+)  # fmt: skip
 
 _BYTES = 4 * LANES  # of a vector register; a byte has two codes
 _SHORT = 16  # bytes of half a group of 32, the smallest one
 AHEAD = 1 << 16  # bytes between a product and the memory that is loaded for a later one
 TILE = 4  # rows of the weight that share each load of x
-FEW = 16  # rows of x up to which a weight is multiplied as it is in memory
 _host = _features()
-AVAILABLE = LANES > 4 and bool((_host.get("avx512vnni") and _host.get("avx512vl")) or _host.get("avxvnni"))
+VNNI = LANES > 4 and bool((_host.get("avx512vnni") and _host.get("avx512vl")) or _host.get("avxvnni"))
+AVAILABLE = VNNI or bool(_host.get("avx2"))
+FEW = 16 if VNNI else 8  # rows of x up to which a weight is multiplied as it is in memory
+MOST = (
+    math.inf if VNNI else FEW
+)  # rows of x above which three instructions in place of one are slower than floats and BLAS
 
 _floats, _codes, _count = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C"), types.int64
 _integers = types.Array(types.int32, 1, "C")
@@ -45,20 +67,40 @@ def _parts_of(b, x, sums, size, at, count):
     return pieces, _vector(b, sums, b.lshr(at, _int(2)), lanes)
 
 
+def _dots_of(b, total, *pairs):
+    """Returns `total`, integers of 32 bits, plus the products of four neighbors of each pair, bytes from 0 to 15 and signed bytes."""
+    lanes = total.type
+    bits = 32 * lanes.count
+    if VNNI:
+        kind = ir.FunctionType(lanes, [lanes] * 3)  # LLVM 22 declares vectors of bytes, and accepts this older form
+        dot = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.avx512.vpdpbusd.{bits}")
+        for codes, numbers in pairs:
+            total = b.call(dot, [total, b.bitcast(codes, lanes), b.bitcast(numbers, lanes)])
+        return total
+    # Products of two neighbors in 16 bits, at most 2 * 15 * 128 for each pair, and then sums of two neighbors in 32 bits.
+    bytes_of, words = ir.VectorType(ir.IntType(8), 4 * lanes.count), ir.VectorType(ir.IntType(16), 2 * lanes.count)
+    names = ("ssse3.pmadd.ub.sw.128", "sse2.pmadd.wd") if bits == 128 else ("avx2.pmadd.ub.sw", "avx2.pmadd.wd")
+    kinds = ir.FunctionType(words, [bytes_of] * 2), ir.FunctionType(lanes, [words] * 2)
+    twos, fours = (
+        cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}")
+        for kind, name in zip(kinds, names, strict=True)
+    )
+    sums = words(None)
+    for codes, numbers in pairs:
+        sums = b.add(sums, b.call(twos, [b.bitcast(codes, bytes_of), b.bitcast(numbers, bytes_of)]))
+    return b.add(total, b.call(fours, [sums, words([1] * words.count)]))
+
+
 def _terms(b, codes, pieces, sums):
     """Returns codes · x, a vector of floats of which each is the sum over four bytes of `codes`."""
-    count = codes.type.count
-    lanes = sums.type
-    dot = ir.FunctionType(lanes, [lanes] * 3)  # LLVM 22 declares vectors of bytes, and accepts this older form
-    dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{8 * count}")
+    count, lanes = codes.type.count, sums.type
     # Two's complement with the highest bit inverted is the code plus 8.
     shifted = b.xor(codes, codes.type([0x88 - 256] * count))
-    low, high = b.and_(shifted, codes.type([15] * count)), b.lshr(shifted, codes.type([4] * count))
-    low, high, total = b.bitcast(low, lanes), b.bitcast(high, lanes), lanes(None)
+    low, high, total = b.and_(shifted, codes.type([15] * count)), b.lshr(shifted, codes.type([4] * count)), lanes(None)
     for i in (0, 2, 4):
         if i:
             total = b.shl(total, lanes([8] * lanes.count))
-        total = b.call(dot, [b.call(dot, [total, low, pieces[i]]), high, pieces[i + 1]])
+        total = _dots_of(b, total, (low, pieces[i]), (high, pieces[i + 1]))
     return b.sitofp(b.add(total, sums), ir.VectorType(_FLOAT, lanes.count))
 
 
@@ -101,7 +143,7 @@ def _dots(together):
                 if count < _BYTES:  # the other lanes are zeros
                     terms = b.shuffle_vector(terms, terms.type([0.0] * (count // 4)), _lanes(range(LANES), count // 4))
                 # One factor for each group in the vector, repeated for all of its lanes.
-                factors_here = b.fmul(_load(b, scales, group, few), factor)
+                factors_here = b.fmul(_load_scales(b, scales, group, few), factor)
                 spread = b.shuffle_vector(factors_here, few(ir.Undefined), _lanes(repeated, several))
                 _multiply_add(b, total, terms, spread)
 
@@ -125,7 +167,7 @@ def _dots(together):
     @intrinsic
     def dots(typing, weight, scale, row, last, groups, half, x, sums, factors, out, step, to):
         of_x = (_codes, _integers, _floats)
-        return types.void(_codes, _floats, *[_count] * 4, *of_x, _floats, _count, _count), generate
+        return types.void(_codes, scale, *[_count] * 4, *of_x, _floats, _count, _count), generate
 
     return dots
 
@@ -175,8 +217,6 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
         )
         lanes = ir.VectorType(_INT, LANES)
         groups = b.udiv(blocks, per_group)
-        dot = ir.FunctionType(lanes, [lanes] * 3)
-        dot = cgutils.get_or_insert_function(b.module, dot, f"llvm.x86.avx512.vpdpbusd.{32 * LANES}")
 
         def spread(number):
             vector = ir.VectorType(number.type, LANES)(ir.Undefined)
@@ -201,7 +241,7 @@ def _block(typing, codes, scales, blocks, per_group, x, sums, factors, row, last
                             index = b.add(b.mul(at, _int(6)), _int(8 * piece + 4 * half + j))
                             number = spread(b.load(b.gep(lines[r], [index])))
                             for v in range(2):
-                                dots[r][v][piece] = b.call(dot, [dots[r][v][piece], of_weight[v], number])
+                                dots[r][v][piece] = _dots_of(b, dots[r][v][piece], (of_weight[v], number))
             group = b.udiv(block.index, per_group)
             scale = [_load(b, scales, b.mul(group, _int(COLUMNS)), _VECTOR)]
             scale.append(_load(b, scales, b.add(b.mul(group, _int(COLUMNS)), _int(LANES)), _VECTOR))
@@ -331,7 +371,7 @@ def products(weights, scales, outs, x, group_size):
 
     Args:
         weights: bytes (n, groups * group_size / 2) of each, as `pack` of ops/quantized_linear.py writes them.
-        scales: (n, groups) of each.
+        scales: (n, groups) of each, float32 or the bits of float16.
         outs: arrays for the products.
         x: (rows, groups * group_size).
         group_size: a multiple of 32.
@@ -345,6 +385,6 @@ def products(weights, scales, outs, x, group_size):
         return False
     kernel, word, sums = rows if few else many, np.int8 if few else np.int32, sums.reshape(n, -1)
     for weight, scale, out in zip(weights, scales, outs, strict=True):
-        arrays = weight.view(word), scale, out
+        arrays = weight.view(word), scale if few else floats(scale), out
         in_chunks(kernel, chunks_for(n * weight.size), arrays, pieces.view(word), sums, factors)
     return True

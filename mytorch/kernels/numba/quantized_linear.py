@@ -5,7 +5,7 @@
   of a row is summed over the lanes. The weight is read in memory order, which the hardware prefetcher predicts (see `linear.py`).
 * Many rows of x: blocks of weight rows are converted to float32 in the second-level cache, and BLAS multiplies each with all of x.
 
-On a processor with VNNI instructions, `fixed_point.py` multiplies 4-bit weights.
+On a processor with AVX2 or VNNI instructions, `fixed_point.py` multiplies 4-bit weights; without VNNI, only with a few rows of x.
 """
 
 import numpy as np
@@ -17,8 +17,22 @@ from numba.extending import intrinsic
 from .. import blas
 from ..threads import chunks_for, split
 from . import fixed_point
+from .cast import bits_of_halves, floats
 from .common import is_float32, kernel
-from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _spread, _tile, _totals
+from .tiles import (
+    _INT,
+    _LONG,
+    _VECTOR,
+    LANES,
+    _int,
+    _load,
+    _load_scales,
+    _multiply_add,
+    _pointers,
+    _spread,
+    _tile,
+    _totals,
+)
 
 ROWS = 8  # above this number of rows, converting the weight and calling BLAS is faster
 TILE = 1 << 20  # float32 elements of the weight that are converted at a time
@@ -113,14 +127,14 @@ def _dot4(known):
             for vector in range(known or 0):
                 add(_int(vector * LANES))
             # total += scale * (sum of the group), lane by lane.
-            factor = _spread(b, _load(b, factors, group.index))
+            factor = _spread(b, _load_scales(b, factors, group.index))
             _multiply_add(b, total, b.fadd(b.load(low), b.load(high)), factor)
         b.store(_sum(b, [total]), b.gep(out, [to]))
         return context.get_dummy_value()
 
     @intrinsic
     def dot(typing, weight, scale, row, groups, vectors, x, out, to):
-        return types.void(_codes, _floats, *[_count] * 3, _floats, _floats, _count), generate
+        return types.void(_codes, scale, *[_count] * 3, _floats, _floats, _count), generate
 
     return dot
 
@@ -201,16 +215,18 @@ def _many(weight, scale, offset, out, x, group_size):
 
 
 def accepts(input, *, weights, scales, offsets, group_size):
-    """Accepts a float32 input that is not empty, and contiguous weights."""
+    """Accepts a float32 input that is not empty, contiguous weights, and scales in float32 or float16."""
     contiguous = all(weight.flags.c_contiguous for weight in weights)
-    return contiguous and input.size > 0 and is_float32(input, *scales, *offsets)
+    wide = scales if group_size is None else [scale for scale in scales if scale.dtype != np.float16]
+    return contiguous and input.size > 0 and is_float32(input, *wide, *offsets)
 
 
 def forward(xp, input, *, weights, scales, offsets, group_size):
     """Returns input @ weightᵀ for each weight."""
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
-    scales, weights = [np.ascontiguousarray(scale) for scale in scales], [weight.view(np.int8) for weight in weights]
-    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE
+    scales = [bits_of_halves(np.ascontiguousarray(scale)) for scale in scales]
+    weights = [weight.view(np.int8) for weight in weights]
+    integers = group_size is not None and group_size % 32 == 0 and fixed_point.AVAILABLE and len(x) <= fixed_point.MOST
     # A few rows: (outputs, rows), in the order in which the loops write. Many rows: the memory order of the result.
     if len(x) <= (fixed_point.FEW if integers else blas.FEW):
         outs = [np.empty((len(weight), len(x)), np.float32) for weight in weights]
@@ -225,6 +241,7 @@ def forward(xp, input, *, weights, scales, offsets, group_size):
     for weight, scale, offset, out in zip(weights, scales, offsets, outs, strict=True):
         multiplied = integers or _multiply_few(weight, scale, out, padded, group_size)
         if not multiplied:
+            scale = floats(scale)
             every = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
             bounds = blas.bounds(len(weight), min(chunks_for(weight.size), len(weight)))
             calls = [tuple([a[i:j] for a in (weight, scale, every, out)]) for i, j in bounds]

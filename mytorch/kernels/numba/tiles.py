@@ -50,6 +50,14 @@ def _load(b, array, index, type=_FLOAT):
     return b.load(b.bitcast(b.gep(array, [index]), type.as_pointer()), align=4)
 
 
+def _load_scales(b, array, index, type=_FLOAT):
+    """Loads a number or a vector, like `_load`, from an array of float32 or of the bits of float16."""
+    if array.type.pointee == _FLOAT:
+        return _load(b, array, index, type)
+    stored = ir.HalfType() if type == _FLOAT else ir.VectorType(ir.HalfType(), type.count)
+    return b.fpext(b.load(b.bitcast(b.gep(array, [index]), stored.as_pointer()), align=2), type)
+
+
 def _store(b, value, array, index):
     b.store(value, b.bitcast(b.gep(array, [index]), value.type.as_pointer()), align=4)
 
