@@ -230,10 +230,23 @@ def _store(
 
 
 @kernel
-def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, weight_index, phases, reads, writes, sizes, tile, steps):
-    """Computes the sums of shifted inputs for jobs of (image, images, group, first channel, end)."""
+def _pack(tiles, packed, w, weight_index, outs, out_step):
+    """Copies weights into the order in which a tile reads them: packed[tile, term, row]. Surplus rows are 0."""
+    rows = packed.shape[2]
+    per_group = -(-outs // rows)
+    for n in range(len(tiles)):
+        group, first = tiles[n] // per_group, tiles[n] % per_group * rows
+        for k in range(packed.shape[1]):
+            for r in range(rows):
+                exists = first + r < outs
+                packed[n, k, r] = w[group, (first + r) * out_step + weight_index[k]] if exists else np.float32(0)
+
+
+@kernel
+def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, phases, reads, writes, sizes, tile, steps):
+    """Computes the sums of shifted inputs for jobs of (image, images, group, first channel, end), with the weights of `_pack`."""
     ins, outs, groups, width, in_size, out_size = sizes  # channels of a group, groups, input row, floats of a channel
-    plane, image, step, block, out_step = steps
+    plane, image, step, block = steps
     rows, tile_width = tile
     buffer, scratch = buffers[0], scratches[0]
     for job in range(len(jobs)):
@@ -252,21 +265,25 @@ def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, weight_index, phases
             for begin in range(0, length, block):
                 end = min(length, begin + block)
                 for o in range(jobs[job, 3], jobs[job, 4], rows):
-                    # The last tile may have fewer channels than rows; the remaining rows repeat a valid one.
+                    # The last tile may have fewer channels than rows.
                     valid = min(rows, outs - o)
                     channel = group * outs + o
-                    w_start = group * (len(w) // groups) + o * out_step
+                    number = group * -(-outs // rows) + o // rows
+                    w_start, b_start = (number * len(offsets) + k) * rows, number * rows
                     # Each tile size is a separate intrinsic, since LLVM allocates registers for a constant size.
                     for i in range(0, end - begin, tile_width):
                         if rows == _WIDE:
-                            _wide_sums(buffer, begin + i, w, w_start, out_step, valid, offsets, weight_index, k, terms, bias, channel,
-                                       scratch, i, block)  # fmt: skip
+                            _wide_sums(
+                                buffer, begin + i, w, w_start, offsets, k, terms, bias, b_start, scratch, i, block
+                            )
                         elif rows == _MIDDLE:
-                            _middle_sums(buffer, begin + i, w, w_start, out_step, valid, offsets, weight_index, k, terms, bias, channel,
-                                         scratch, i, block)  # fmt: skip
+                            _middle_sums(
+                                buffer, begin + i, w, w_start, offsets, k, terms, bias, b_start, scratch, i, block
+                            )
                         else:
-                            _narrow_sums(buffer, begin + i, w, w_start, out_step, valid, offsets, weight_index, k, terms, bias, channel,
-                                         scratch, i, block)  # fmt: skip
+                            _narrow_sums(
+                                buffer, begin + i, w, w_start, offsets, k, terms, bias, b_start, scratch, i, block
+                            )
                     # Drop the positions between rows, and undo the phase's stride over the output.
                     _store(y, first * image_step + channel * out_size, image_step, images, out_size, valid, writes, phase, image, step,
                            scratch, block, begin, end)  # fmt: skip
@@ -355,12 +372,22 @@ def _sum_shifted(layout, weight_index, x, w, bias, shape, groups, out_step):
     units = -(-shape[0] // layout.images) * groups
     jobs = _jobs(shape[0], layout.images, groups, outs, rows, min(-(-outs // rows), -(-chunks_for(work) // units)))
     chunks = min(chunks_for(work), len(jobs))
+    tiles = -(-outs // rows)
+    packed, first = (
+        np.empty((groups * tiles, len(weight_index), rows), np.float32),
+        np.zeros((groups, tiles * rows), np.float32),
+    )
+    split(
+        _pack, packed.size, (np.arange(len(packed)), packed), _flat(w).reshape(groups, -1), weight_index, outs, out_step
+    )
+    if bias is not None:
+        first[:, :outs] = bias.reshape(groups, outs)
     split(
         _sums, work, (jobs, np.zeros((chunks, layout.capacity), np.float32), np.empty((chunks, rows * block), np.float32)),
-        _flat(x), y.reshape(-1), _flat(w), np.zeros(shape[1], np.float32) if bias is None else _flat(bias),
-        layout.offsets, weight_index, layout.phases, layout.reads, layout.writes,
+        _flat(x), y.reshape(-1), packed.reshape(-1), first.reshape(-1),
+        layout.offsets, layout.phases, layout.reads, layout.writes,
         (ins, outs, groups, x.shape[-1], math.prod(x.shape[2:]), math.prod(shape[2:])), (rows, tile_width),
-        (layout.plane, layout.image, layout.step, block, out_step),
+        (layout.plane, layout.image, layout.step, block),
     )  # fmt: skip
     return y
 

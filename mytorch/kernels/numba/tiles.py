@@ -131,31 +131,25 @@ _floats, _longs, _count = types.Array(types.float32, 1, "C"), types.Array(types.
 def shifted_sums(rows, vectors):
     """Returns the intrinsic that computes a tile of `rows` rows of `out` by `vectors` vectors of positions.
 
-    The weight of row r and term k is w[w_start + r * row_step + w_taps[k]]. Rows from `valid` on repeat the last valid row, and
-    their results must not be used. The sum has `terms` terms; offsets and w_taps begin at k_start. `step` is the distance
-    between rows of `out`.
+    The weight of row r and term k is w[w_start + k * rows + r]. The sum has `terms` terms, whose offsets begin at k_start, and
+    begins with first[r_start + r]. `step` is the distance between rows of `out`.
     """
 
     def generate(context, b, signature, values):
-        x, start, w, w_start, row_step, valid, offsets, w_taps, k_start, terms, first, r_start, out, to, step = (
-            _pointers(context, b, signature, values)
+        x, start, w, w_start, offsets, k_start, terms, first, r_start, out, to, step = _pointers(
+            context, b, signature, values
         )
-        # Clamp the row instead of branching: a surplus row computes the last valid row again.
-        in_range = [b.icmp_signed("<", _int(r), valid) for r in range(rows)]
-        row = [b.select(in_range[r], _int(r), b.sub(valid, _int(1))) for r in range(rows)]
-        begin = [_spread(b, _load(b, first, b.add(r_start, r))) for r in row]
-        starts = [b.gep(w, [b.add(w_start, b.mul(r, row_step))]) for r in row]
+        begin = [_spread(b, _load(b, first, b.add(r_start, _int(r)))) for r in range(rows)]
         # Accumulators, row by row. A sum begins with `first`, the bias of its channel.
         sums = _tile(b, [begin[r] for r in range(rows) for _ in range(vectors)])
         with cgutils.for_range(b, terms, intp=_LONG) as k:
-            term = b.add(k_start, k.index)
-            index = b.add(start, b.load(b.gep(offsets, [term])))
+            index = b.add(start, b.load(b.gep(offsets, [b.add(k_start, k.index)])))
             # The shifted input: `vectors` unaligned loads, which all rows of the tile share.
             xs = [_load(b, x, b.add(index, _int(v * LANES)), _VECTOR) for v in range(vectors)]
-            w_index = b.load(b.gep(w_taps, [term]))
+            w_index = b.add(w_start, b.mul(k.index, _int(rows)))
             for r in range(rows):
                 # One weight per row, broadcast to all lanes. The fence keeps one weight register alive at a time.
-                wr = _spread(b, _load(b, starts[r], w_index))
+                wr = _spread(b, _load(b, w, b.add(w_index, _int(r))))
                 for v in range(vectors):
                     _multiply_add(b, sums[r * vectors + v], wr, xs[v])
                 _fence(b)
@@ -166,14 +160,9 @@ def shifted_sums(rows, vectors):
         return context.get_dummy_value()
 
     @intrinsic
-    def block(
-        typing, x, start, w, w_start, row_step, valid, offsets, w_taps, k_start, terms, first, r_start, out, to, step
-    ):
-        weights = (_floats, _count, _count, _count)
-        arguments = (
-            _floats, _count, *weights, _longs, _longs, _count, _count, _floats, _count, _floats, _count, _count,
-        )  # fmt: skip
-        return types.void(*arguments), generate
+    def block(typing, x, start, w, w_start, offsets, k_start, terms, first, r_start, out, to, step):
+        numbers = (_floats, _count)
+        return types.void(*numbers, *numbers, _longs, _count, _count, *numbers, *numbers, _count), generate
 
     return block
 
