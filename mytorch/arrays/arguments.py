@@ -86,8 +86,8 @@ def described(function, **texts):
 
 def with_place(doc, module):
     """Returns a docstring with a last line that names the file of a module, for `help` and the reference."""
-    lines = [line for line in doc.split("\n")[1:] if line and not line.isspace()]
-    indent = min((line[: len(line) - len(line.lstrip())] for line in lines), default="")
+    last = doc.rpartition("\n")[2]
+    indent = "" if last.strip() else last  # the spaces before the closing quotes
     return f"{doc.rstrip()}\n\n{indent}Defined in `{module.replace('.', '/')}.py`."
 
 

@@ -109,10 +109,11 @@ def public(
     """
 
     def register(definition):
-        call = described(fast_call(definition, public=True) if isinstance(definition, Op) else definition)
+        call = fast_call(definition, public=True) if isinstance(definition, Op) else definition
         home = (definition.__wrapped__ if isinstance(definition, Op) else definition).__module__
         if call.__doc__ and home.startswith("mytorch."):
             call.__doc__ = with_place(call.__doc__, home)
+        call = described(call)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             call = also_named(call, words)
