@@ -260,10 +260,10 @@ class Categorical(ProbsFamily):
     variance = mean
 
     def _draw(self, shape):
-        rows = self.probs.reshape(-1, self._num_events)
-        n = Size(shape[: len(shape) - len(self._batch_shape)]).numel()
-        drawn = multinomial(rows, n, True)
-        return (drawn if n == 1 else drawn.T).reshape(shape)
+        batch, probs = len(self._batch_shape), self.probs
+        n = math.prod(shape[: len(shape) - batch])
+        drawn = multinomial(probs if batch < 2 else probs.reshape(-1, self._num_events), n, True)
+        return (drawn if n == 1 or batch == 0 else drawn.T).reshape(shape)
 
     def _log_prob(self, value):
         value, logits = value.long().unsqueeze(-1), self.logits
