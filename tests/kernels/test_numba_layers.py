@@ -7,6 +7,7 @@ import mytorch
 from mytorch.arrays import address
 from mytorch.kernels.heads import laid_out_as, side_by_side
 from mytorch.kernels.registry import Kernels
+from mytorch.kernels.threads import everything
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("numba", reason="there is no kernel without it")
@@ -130,6 +131,29 @@ def test_losses_of_each_element(shape, reduction):
 
     compare(logistic, random(*shape), np.abs(np.tanh(random(*shape))))
     compare(lambda lib, x, y: logistic(lib, x.T, y.T), random(5, 7), random(5, 7))
+
+
+@pytest.mark.parametrize("upstream", ["random", "broadcast", "by row"])
+@pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"])
+def test_gradients_of_losses_in_one_pass(name, needs, upstream):
+    arrays = random(301, 70).T, np.abs(np.tanh(random(70, 301)))
+    g = {"random": random(70, 301), "broadcast": np.full((1, 1), 0.7), "by row": random(70, 1)}[upstream]
+
+    def gradients(lib, dtype):
+        x, y = (lib.tensor(a, dtype=dtype).requires_grad_(n) for a, n in zip(arrays, needs, strict=True))
+        loss = getattr(lib.nn.functional, name)(x, y, reduction="none", **with_kernel(lib))
+        loss.backward(lib.tensor(g, dtype=dtype).expand(70, 301))
+        return [None if t.grad is None else t.grad.numpy() for t in (x, y)]
+
+    found, expected = gradients(mytorch, mytorch.float32), gradients(torch, torch.float64)
+    with everything():
+        divided = gradients(mytorch, mytorch.float32)
+    for ours, parts, theirs, needed in zip(found, divided, expected, needs, strict=True):
+        assert (ours is not None) == (theirs is not None) == needed
+        if needed:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(ours, parts)
 
 
 def test_losses_of_infinities_and_nan():

@@ -1,12 +1,13 @@
 """Elementwise losses of float32 arrays of one shape, one pass each for forward and backward: squared, Huber and logistic.
 
-If all elements have the same upstream gradient, as after a mean or a sum, it is passed as one number instead of an array.
+A backward loop gets the upstream gradient `g` as an array and 1 as `factor`. If all elements have the same upstream gradient, as after a mean
+or a sum, it is `factor`, and `g` is empty. `dx` and `dt` receive the gradients; `dt` is empty if the target needs none.
 """
 
 import numpy as np
 
 from ..kernel import Kernel
-from .common import each, exact, exp, is_float32, log1p_of_exp, with_nan
+from .common import each, exact, exp, flat, is_float32, log1p_of_exp, split, with_nan
 
 
 @exact
@@ -17,10 +18,16 @@ def _squared(x, target, out):
 
 
 @exact
-def _squared_bwd(x, target, out, factor):
+def _squared_bwd(x, target, g, dx, dt, factor):
     factor *= np.float32(2.0)
+    whole, both = g.size > 0, dt.size > 0
     for i in range(x.size):
-        out[i] = factor * (x[i] - target[i])
+        slope = factor * (x[i] - target[i])
+        if whole:
+            slope *= g[i]
+        dx[i] = slope
+        if both:
+            dt[i] = -slope
 
 
 @exact
@@ -34,12 +41,18 @@ def _clipped(x, target, out, delta, scale):
 
 
 @exact
-def _clipped_bwd(x, target, out, factor, delta, scale):
+def _clipped_bwd(x, target, g, dx, dt, factor, delta, scale):
     factor *= scale
+    whole, both = g.size > 0, dt.size > 0
     for i in range(x.size):
         d = x[i] - target[i]
         c = delta if d > delta else d
-        out[i] = factor * (-delta if c < -delta else c)
+        slope = factor * (-delta if c < -delta else c)
+        if whole:
+            slope *= g[i]
+        dx[i] = slope
+        if both:
+            dt[i] = -slope
 
 
 @with_nan
@@ -53,11 +66,16 @@ def _logistic(x, target, out):
 
 
 @with_nan
-def _logistic_bwd(x, target, out, factor):
+def _logistic_bwd(x, target, g, dx, dt, factor):
+    whole, both = g.size > 0, dt.size > 0
     for i in range(x.size):
-        v = x[i]
+        v, u = x[i], factor
+        if whole:
+            u *= g[i]
         s = np.float32(1.0) / (np.float32(1.0) + exp(-v))
-        out[i] = v if v != v else factor * (s - target[i])
+        dx[i] = v if v != v else u * (s - target[i])
+        if both:
+            dt[i] = -u * v
 
 
 def _accepts(input, target, **options):
@@ -65,17 +83,14 @@ def _accepts(input, target, **options):
     return is_float32(input, target) and input.shape == target.shape
 
 
-def _slopes(loop, g, input, target, *constants):
-    """Returns the gradient of the input. A broadcast g (strides of 0) is passed as one number."""
-    if not any(g.strides) and g.size:
-        return each(loop, input, target, constants=(g.flat[0], *constants))
-    slopes = each(loop, input, target, constants=(1.0, *constants))
-    slopes *= g
-    return slopes
-
-
-def _both(slopes, needs):
-    return slopes if needs[0] else None, -slopes if needs[1] else None
+def _gradients(loop, g, input, target, needs, *constants):
+    """Returns the gradients of input and target. A broadcast g (strides of 0) is passed as one number."""
+    whole = any(g.strides) or not g.size
+    dx, dt = np.empty(input.shape, input.dtype), np.empty(input.shape if needs[1] else 0, input.dtype)
+    arrays = input, target, g if whole else np.empty(0, input.dtype), dx, dt
+    factor = 1.0 if whole else g.flat[0]
+    split(loop, input.size, [flat(a) for a in arrays], *map(np.float32, (factor, *constants)))
+    return dx if needs[0] else None, dt if needs[1] else None
 
 
 LEAST = 16384  # for fewer elements, NumPy is as fast, except for the logistic loss
@@ -83,20 +98,15 @@ TAKES = "float32 of one shape"
 squared_error = Kernel(
     accepts=_accepts, LEAST=LEAST, TAKES=TAKES,
     forward=lambda xp, input, target: each(_squared, input, target),
-    vjp=lambda g, input, target, needs: _both(_slopes(_squared_bwd, g, input, target), needs),
+    vjp=lambda g, input, target, needs: _gradients(_squared_bwd, g, input, target, needs),
 )  # fmt: skip
 clipped_error = Kernel(
     accepts=_accepts, LEAST=LEAST, TAKES=TAKES,
     forward=lambda xp, input, target, *, delta, scale: each(_clipped, input, target, constants=(delta, scale)),
-    vjp=lambda g, input, target, delta, scale, needs: _both(
-        _slopes(_clipped_bwd, g, input, target, delta, scale), needs
-    ),
+    vjp=lambda g, input, target, delta, scale, needs: _gradients(_clipped_bwd, g, input, target, needs, delta, scale),
 )  # fmt: skip
 logistic_error = Kernel(
     accepts=_accepts, LEAST=2048, TAKES=TAKES,
     forward=lambda xp, input, target: each(_logistic, input, target),
-    formulas={
-        "input": lambda g, input, target: _slopes(_logistic_bwd, g, input, target),
-        "target": lambda g, input: -g * input,
-    },
+    vjp=lambda g, input, target, needs: _gradients(_logistic_bwd, g, input, target, needs),
 )  # fmt: skip
