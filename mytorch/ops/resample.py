@@ -682,45 +682,28 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         g, size = grid[..., d - 1 - axis], sizes[axis]  # the grid has the last axis first: x, y, z
         return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
 
-    indices, weights = [], []
+    def points(axis):
+        """Returns (coordinate, weight) of each element around the positions along an axis."""
+        x, size = pixels(axis), sizes[axis]
+        if mode == "bicubic":  # the padding mode applies to each element, not to the position
+            low = x.detach().floor()
+            return [(into_image(low + (i - 1), size), w) for i, w in enumerate(_cubic_weights(x - low))]
+        x = into_image(x, size)
+        if mode == "nearest":
+            # The weight is 1, but depends on the grid, so that the grid has a gradient (of 0).
+            return [(x.detach().round(), (x * 0).nan_to_num(0.0, 0.0, 0.0) + 1)]
+        low = x.detach().floor()
+        fraction = x - low
+        return [(low, 1 - fraction), (low + 1, fraction)]
 
-    def add_points(coordinates, weight):
-        """Adds the elements at integer coordinates, one tensor for each axis. Elements outside are 0."""
-        index, inside = 0, True
-        for x, size in zip(coordinates, sizes, strict=True):
-            inside = (x >= 0) & (x <= size - 1) & inside
-            index = index * size + x.clamp(0, size - 1).long()  # integer arithmetic: exact also beyond 2^24
-        indices.append(where(inside, index, math.prod(sizes)))
-        weights.append(weight)
-
-    if mode == "bicubic":
-        _bicubic([pixels(axis) for axis in range(2)], sizes, into_image, add_points)
-    elif mode == "nearest":
-        # The weight is 1, but depends on the grid, so that the grid has a gradient (of 0).
-        source = [into_image(pixels(axis), sizes[axis]) for axis in range(d)]
-        add_points([x.detach().round() for x in source], (source[0] * 0).nan_to_num(0.0, 0.0, 0.0) + 1)
-    else:
-        _linear([into_image(pixels(axis), sizes[axis]) for axis in range(d)], add_points)
-    index = raw_of(stack(indices, 1).flatten(2))
-    return own(_sampled(flat, stack(weights, 1).flatten(2), index=index).reshape(n, c, *grid.shape[1:-1]))
-
-
-def _linear(source, add_points):
-    """Adds the 2^d points around each position, with weights that are products of their distances."""
-    low = [x.detach().floor() for x in source]
-    fraction = [x - x0 for x, x0 in zip(source, low, strict=True)]
-    for corner in np.ndindex(*(2,) * len(source)):
-        weight = 1
-        for bit, w in zip(corner, fraction, strict=True):
-            weight = (w if bit else 1 - w) * weight
-        add_points([x0 + bit for bit, x0 in zip(corner, low, strict=True)], weight)
-
-
-def _bicubic(source, sizes, into_image, add_points):
-    """Adds the 16 points around each position. The padding mode applies to each point, not to the position."""
-    low = [x.detach().floor() for x in source]
-    rows, columns = (_cubic_weights(x - x0) for x, x0 in zip(source, low, strict=True))
-    for i, wy in enumerate(rows):
-        y = into_image(low[0] + (i - 1), sizes[0])
-        for j, wx in enumerate(columns):
-            add_points([y, into_image(low[1] + (j - 1), sizes[1])], wy * wx)
+    # The elements around a position are the products of those along each axis.
+    found: list[tuple] = []  # (index, True where it is inside, weight)
+    for axis, size in enumerate(sizes):
+        along_axis = [(x.clamp(0, size - 1).long(), (x >= 0) & (x <= size - 1), weight) for x, weight in points(axis)]
+        if axis:  # integer arithmetic is exact also beyond 2^24
+            rows = [(i * size, a, w) for i, a, w in found]
+            along_axis = [(i + j, a & b, w * v) for i, a, w in rows for j, b, v in along_axis]
+        found = along_axis
+    indices = [where(inside, index, math.prod(sizes)) for index, inside, _ in found]
+    index, weight = raw_of(stack(indices, 1).flatten(2)), stack([w for _, _, w in found], 1).flatten(2)
+    return own(_sampled(flat, weight, index=index).reshape(n, c, *grid.shape[1:-1]))

@@ -21,6 +21,7 @@ def _fwd(x, out, image, weight, index):
     for r in range(len(x)):
         channel[:size] = x[r]
         total, weights, indices = out[r], weight[image[r]], index[image[r]]
+        total[:] = 0
         # The corners k in the outer loop: the inner one runs along contiguous weights and indices.
         for k in range(len(weights)):
             w, index_k = weights[k], indices[k]
@@ -30,10 +31,11 @@ def _fwd(x, out, image, weight, index):
 
 @kernel
 def _bwd(g, x, weight, index, gx, gw):
-    """Computes gx, and adds to gw over the channels of an image; the threads divide the images."""
+    """Computes gx, and gw as a sum over the channels of an image; the threads divide the images."""
     size = x.shape[2]
     channel, sums = np.zeros(size + 1, x.dtype), np.zeros(size + 1, x.dtype)
     for n in range(len(x)):
+        gw[n] = 0
         for c in range(x.shape[1]):
             channel[:size] = x[n, c]
             sums[:] = 0
@@ -54,7 +56,7 @@ def _accepts(x, weight, *, index):
 
 
 def _forward(xp, x, weight, *, index):
-    out = np.zeros((*x.shape[:2], weight.shape[2]), x.dtype)
+    out = np.empty((*x.shape[:2], weight.shape[2]), x.dtype)
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[2]) for a in (x, out)]
     image = np.arange(len(rows[0])) // x.shape[1]
     weight, index = np.ascontiguousarray(weight), np.ascontiguousarray(index).view(np.uint64)
@@ -63,7 +65,7 @@ def _forward(xp, x, weight, *, index):
 
 
 def _vjp(g, x, weight, index):
-    gx, gw = np.empty(x.shape, x.dtype), np.zeros(weight.shape, x.dtype)
+    gx, gw = np.empty(x.shape, x.dtype), np.empty(weight.shape, x.dtype)
     g, x, weight, index = map(np.ascontiguousarray, (g, x, weight, index))
     split(_bwd, g.size * weight.shape[1], (g, x, weight, index.view(np.uint64), gx, gw))
     return gx, gw
