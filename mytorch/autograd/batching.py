@@ -447,7 +447,7 @@ rule(
     "sum", "mean", "var", "std", "cumsum", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "sort", "topk", "prod", "cumprod", "softmax",
     "log_softmax", "logsumexp", "norm", "logcumsumexp", "fft", "split", "unbind", "unfold",
 )(_along())  # fmt: skip
-rule("flip")(_along("dims"))
+rule("flip", "roll")(_along("dims"))
 
 
 @rule("as_strided")

@@ -682,6 +682,18 @@ def _flip(c, x, dims):
     return c.w.op("Slice", x.name, c.w.ints(*many), c.w.ints(*[-(2**62)] * len(dims)), c.w.ints(*dims), c.w.ints(*many))
 
 
+@rule("roll")
+def _roll(c, x, shifts, dims):
+    name = x.name
+    for shift, dim in zip(shifts, dims, strict=True):
+        n = x.example[dim]
+        if n and shift % n:
+            cut = -int(math.fmod(shift, n))  # counted from the end for positive shifts, so that the size may change
+            cuts = [(*[slice(None)] * dim, part) for part in (slice(cut, None), slice(None, cut))]
+            name = c.w.op("Concat", *[_basic_index(c, name, x.ndim, cut)[0] for cut in cuts], axis=dim)
+    return name
+
+
 @rule("slice")
 def _slice_op(c, x, index):
     return _basic_index(c, x.name, x.ndim, index)[0]

@@ -8,7 +8,7 @@ import numpy as np
 from ..arrays import address, config, dtypes, storage_bytes, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
-from ..arrays.memory_format import axes_in_memory, axes_strides, placed
+from ..arrays.memory_format import axes_in_memory, axes_strides, channels_of_all, placed
 from ..arrays.tensor import Tensor, is_tensor, replace_edge
 from ..autograd.mode import get_mode
 from ..autograd.node import Leaf
@@ -20,7 +20,7 @@ from .dispatch.precision import in_precision
 from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, contiguous, flip, laid_out_as, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, contiguous, flip, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -389,6 +389,14 @@ def as_strided(input, size, stride, storage_offset=None):
     return _as_strided(input, size=as_shape(size), stride=tuple(stride), offset=offset, memory=memory)
 
 
+@op(dtype="same", name="roll", layout=channels_of_all)
+def _roll(xp, input, *, shifts, dims):
+    return xp.roll(input, shifts, dims)
+
+
+_roll.grad(input=lambda g, shifts, dims, xp: xp.call(_roll, g, shifts=tuple([-s for s in shifts]), dims=dims))
+
+
 @public(inplace=False)
 def roll(input, shifts, dims=None):
     """Shifts the elements along dimensions. Elements that leave at the end enter at the beginning.
@@ -407,23 +415,15 @@ def roll(input, shifts, dims=None):
             raise RuntimeError("roll: `shifts` required, got none. Pass one for each dimension.")
         if not isinstance(shifts, int) and len(shifts) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
-        return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
+        return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
     shifts = shifts if isinstance(shifts, (tuple, list)) else (shifts,)
     dims = dims if isinstance(dims, (tuple, list)) else (dims,)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
-    out = input
-    for s, d in zip(shifts, dims, strict=True):
-        out = _rolled(out, s, normalize_dim(d, input.ndim))
-    return laid_out_as(input, out)
-
-
-def _rolled(input, shift, dim):
-    n = input.shape[dim]
-    if n == 0 or shift % n == 0:
-        return input.clone()
-    cut = n - shift % n
-    return cat([narrow(input, dim, cut, n - cut), narrow(input, dim, 0, cut)], dim)
+    if not input.ndim:
+        raise IndexError("roll: expected dims to be empty for a 0-d tensor.")
+    shifts = tuple([int(s) if is_tensor(s) else s for s in shifts])
+    return _roll(input, shifts=shifts, dims=tuple([normalize_dim(d, input.ndim) for d in dims]))
 
 
 @public(inplace=False)

@@ -11,7 +11,7 @@ from tests.loops import loop
 torch = opinfo.torch
 COMPOSED = set(  # mytorch computes these with several ops, and the last op names the node
     """addbmm addmm addmv addr aminmax angle baddbmm block_diag cdist combinations complex cross cummax cummin
-    cumulative_trapezoid diag diagonal_scatter diff dist fft.fftshift fft.ifftshift frac frexp
+    cumulative_trapezoid diag diagonal_scatter diff dist frac frexp
     grid_sampler_2d grid_sampler_3d index_add index_copy index_fill index_put index_reduce kron ldexp lerp linalg.cond
     linalg.cross linalg.householder_product linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_norm
     linalg.matrix_power linalg.multi_dot linalg.vecdot logcumsumexp lu lu_solve lu_unpack masked_scatter
@@ -27,7 +27,7 @@ COMPOSED = set(  # mytorch computes these with several ops, and the last op name
     nn.functional.pairwise_distance nn.functional.pdist nn.functional.pixel_shuffle nn.functional.pixel_unshuffle
     nn.functional.prelu nn.functional.rrelu nn.functional.smooth_l1_loss nn.functional.soft_margin_loss
     nn.functional.triplet_margin_loss nn.functional.upsample_bilinear nn.functional.upsample_nearest ormqr polar put
-    renorm repeat_interleave roll rot90 rsub scatter_add scatter_reduce select_scatter slice_scatter special.log_ndtr
+    renorm repeat_interleave rot90 rsub scatter_add scatter_reduce select_scatter slice_scatter special.log_ndtr
     special.ndtr special.ndtri std_mean stft take trace trapezoid trapz triangular_solve unsafe_chunk unsafe_split
     var_mean vdot""".split()
 )
