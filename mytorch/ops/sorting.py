@@ -12,6 +12,7 @@ from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
 from ..kernels import parts
+from ..kernels.registry import Kernels
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
@@ -57,10 +58,16 @@ def _prod_grad(g, input, out, shape, dim, keepdim, xp):
     return g * _others(xp, input, dim[0])
 
 
+_PRODUCTS_OF_OTHERS = Kernels("products of all other elements", cpu="mytorch.kernels.numba.scans:others")
+
+
 def _others(xp, x, d):
     n = x.shape[d]
     if n == 0:
         return x
+    if xp is numpy_ns and x.size >= blocks.LARGE:
+        if (kernel := _PRODUCTS_OF_OTHERS.find("cpu", None, (x, d), {})) is not None:
+            return kernel.forward(xp, x, d)
     lead = (slice(None),) * d
     one = xp.ones_like(x[(*lead, slice(0, 1))])
     before = xp.call(_cumprod, xp.concatenate([one, x[(*lead, slice(0, n - 1))]], axis=d), dim=d)

@@ -183,6 +183,25 @@ def test_running_sums_and_products(rng, axis):
             np.testing.assert_allclose(getattr(xp, name)(given, axis=axis), wanted, rtol=2e-7)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(23, 41, 29), (1, 1, 9001), (9001, 1, 1), (3, 2, 2001)])
+def test_gradients_of_products_are_products_of_all_others(rng, shape, dtype, order):
+    x = (1 + 0.05 * rng.standard_normal(shape)).astype(dtype)
+    x[0, 0, :2], x[-1, -1, -1] = 0, 0
+    for axis in range(3):
+        a = mytorch.tensor(x, requires_grad=True)
+        out = a.permute(order).prod(axis)
+        g = rng.standard_normal(out.shape).astype(dtype)
+        out.backward(mytorch.from_numpy(g))
+        lines = np.moveaxis(x.transpose(order), axis, -1).astype(np.float64)
+        before, after = np.ones_like(lines), np.ones_like(lines)
+        before[..., 1:] = np.cumprod(lines[..., :-1], -1)
+        after[..., :-1] = np.cumprod(lines[..., :0:-1], -1)[..., ::-1]
+        wanted = np.moveaxis(before * after * g[..., None], -1, axis).transpose(np.argsort(order))
+        np.testing.assert_allclose(a.grad.numpy(), wanted, rtol=1e-6 if dtype == "float32" else 1e-9, atol=1e-30)
+
+
 @pytest.mark.parametrize("dtype", [np.dtype("int8"), *FLOATS], ids=str)
 def test_copies_of_transposed_arrays(rng, dtype):
     x = values(rng, (113, 5, 97), dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import exact, kernel
+from .common import exact, in_order, kernel
 
 
 @kernel
@@ -42,6 +42,31 @@ def _products_of_rows(x, out):
             out[r, i], out[r1, i], out[r2, i], out[r3, i] = a, b, c, d
 
 
+@in_order
+def _others_of_rows(x, out):
+    """Computes the product of all other elements of a row: those before times those after."""
+    rows, width = x.shape
+    for r in range(0, rows, 4):
+        r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
+        a = b = c = d = 1.0
+        for i in range(width):
+            out[r, i], out[r1, i], out[r2, i], out[r3, i] = a, b, c, d
+            a *= x[r, i]
+            b *= x[r1, i]
+            c *= x[r2, i]
+            d *= x[r3, i]
+        a = b = c = d = 1.0
+        for j in range(width):
+            i = width - 1 - j
+            # All rows are read before one is written, since the last row may be several of them.
+            p, q, s, t = out[r, i] * a, out[r1, i] * b, out[r2, i] * c, out[r3, i] * d
+            out[r, i], out[r1, i], out[r2, i], out[r3, i] = p, q, s, t
+            a *= x[r, i]
+            b *= x[r1, i]
+            c *= x[r2, i]
+            d *= x[r3, i]
+
+
 @kernel
 def _sums(x, out):
     outer, count, inner = x.shape
@@ -64,6 +89,23 @@ def _products(x, out):
             for i in range(inner):
                 total[i] *= x[o, j, i]
                 out[o, j, i] = total[i]
+
+
+@in_order
+def _others(x, out):
+    outer, count, inner = x.shape
+    total = np.empty(inner)
+    for o in range(outer):
+        total[:] = 1.0
+        for j in range(count):
+            for i in range(inner):
+                out[o, j, i] = total[i]
+                total[i] *= x[o, j, i]
+        total[:] = 1.0
+        for j in range(count):
+            for i in range(inner):
+                out[o, count - 1 - j, i] *= total[i]
+                total[i] *= x[o, count - 1 - j, i]
 
 
 @exact
@@ -129,3 +171,4 @@ running_best = Kernel(
     accepts=lambda x, axis, largest: x.dtype in (np.float32, np.float64, np.int64), forward=_running_best
 )
 cumprod = Kernel(accepts=_accepts, forward=_scan(_products_of_rows, _products))
+others = Kernel(accepts=_accepts, forward=_scan(_others_of_rows, _others))
