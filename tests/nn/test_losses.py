@@ -487,8 +487,9 @@ def test_dtypes_of_losses_of_mixed_precision(name, reduction):
 @loop
 @pytest.mark.parametrize("value", ["nan", "-inf"])
 @pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("seed", range(30))
-def test_ctc_loss_of_undefined_probabilities(seed, large, value):
+def test_ctc_loss_of_undefined_probabilities(seed, dtype, large, value):
     """NaN reaches the loss if an alignment uses it, and a probability of zero removes alignments. Large inputs run the compiled loop."""
     rng = np.random.default_rng(seed)
     steps, batch = (40, 60) if large else (int(rng.integers(2, 7)), int(rng.integers(1, 4)))
@@ -497,14 +498,15 @@ def test_ctc_loss_of_undefined_probabilities(seed, large, value):
     labels, read = rng.integers(1, 5, (batch, 2)), rng.integers(1, steps + 1, batch)
     used, results = rng.integers(0, 3, batch), []
     for L in (torch, mytorch):
-        t = L.tensor(x, requires_grad=True)
+        t = L.tensor(x, dtype=getattr(L, dtype if L is mytorch else "float64"), requires_grad=True)
         loss = L.nn.functional.ctc_loss(t, L.tensor(labels), L.tensor(read), L.tensor(used), reduction="none")
         loss.sum().backward()
         results.append((loss.detach().numpy(), t.grad.numpy()))
     (theirs, gradient), (mine, own) = results
-    np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+    exact = dtype == "float64"
+    np.testing.assert_allclose(mine, theirs, rtol=1e-9 if exact else 1e-5)
     fits = np.isfinite(gradient) & np.isfinite(theirs)[None, :, None]
-    np.testing.assert_allclose(own[fits], gradient[fits], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(own[fits], gradient[fits], rtol=1e-6 if exact else 1e-3, atol=1e-9 if exact else 1e-5)
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])

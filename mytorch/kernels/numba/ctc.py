@@ -10,7 +10,7 @@ import numpy as np
 
 from ..kernel import Kernel
 from ..threads import split
-from .common import exact, exact_inlined
+from .common import exact, exact_inlined, log1p_of_exp
 
 _LOW = -1e30  # log(0): finite, so that differences are never NaN; the same as `LOW` in ops/loss.py
 
@@ -22,6 +22,39 @@ def _arrivals(before, skip, s):
     return before[s], before[s - 1] if s > 0 else low, before[s - 2] if s > 1 and skip[s] else low
 
 
+@exact_inlined
+def _log_sum(a, b):
+    """Returns log(e^a + e^b) for float32; NaN if a or b is NaN."""
+    d = a - b
+    return d if d != d else (a if d > 0 else b) + log1p_of_exp(-abs(d))
+
+
+@exact
+def _step_in_float32(before, after, emitted, skip):
+    """Computes the states after a step by exponentials that the compiler vectorizes."""
+    low = np.float32(_LOW)
+    for s in range(len(after) - 2):
+        c = before[s]
+        total = _log_sum(_log_sum(before[s + 2], before[s + 1]), c if skip[s + 2] else low) + emitted[s + 2]
+        after[s + 2] = low if total < low else total
+    # The first two states have fewer ways to them.
+    for s in range(min(len(after), 2)):
+        total = _log_sum(before[s], before[0] if s else low) + emitted[s]
+        after[s] = low if total < low else total
+
+
+@exact
+def _step(before, after, emitted, skip):
+    low = emitted.dtype.type(_LOW)
+    for s in range(len(after)):
+        a, b, c = _arrivals(before, skip, s)
+        # log(e^a + e^b + e^c), with the maximum subtracted so that no exponential overflows.
+        peak = max(a, b, c)
+        total = peak + math.log(math.exp(a - peak) + math.exp(b - peak) + math.exp(c - peak))
+        total += emitted[s]
+        after[s] = low if total < low else total  # not max, which drops NaN
+
+
 @exact
 def _fwd(samples, emissions, skip, steps, ends, history, losses):
     """Fills history (T, N, S) and losses (N), for the given samples."""
@@ -31,14 +64,11 @@ def _fwd(samples, emissions, skip, steps, ends, history, losses):
         for s in range(history.shape[2]):
             history[0, n, s] = emissions[0, n, s] if s < 2 else low
         for t in range(1, steps[n]):
-            before, after, emitted = history[t - 1, n], history[t, n], emissions[t, n]
-            for s in range(len(after)):
-                a, b, c = _arrivals(before, skip[n], s)
-                # log(e^a + e^b + e^c), with the maximum subtracted so that no exponential overflows.
-                peak = max(a, b, c)
-                total = peak + math.log(math.exp(a - peak) + math.exp(b - peak) + math.exp(c - peak))
-                total += emitted[s]
-                after[s] = low if total < low else total  # not max, which drops NaN
+            before, after, emitted, can_skip = history[t - 1, n], history[t, n], emissions[t, n], skip[n]
+            if emissions.itemsize == 4:
+                _step_in_float32(before, after, emitted, can_skip)
+            else:
+                _step(before, after, emitted, can_skip)
         # An alignment ends with the last label or the blank after it: the loss is -log of the sum of the two.
         last, end = history[max(steps[n] - 1, 0), n], ends[n]
         # No input steps: only an empty target has an alignment.
