@@ -129,6 +129,10 @@ class Namespace:
         """Returns the sum of |x|^2 over axes."""
         return self.sum(x * x if x.dtype.kind != "c" else abs(x) ** 2, axis=axis, keepdims=keepdims)
 
+    def sum_of_magnitudes(self, x, axis=None, keepdims=False):
+        """Returns the sum of |x| over axes."""
+        return self.sum(self.absolute(x), axis=axis, keepdims=keepdims)
+
     def squared_deviations(self, x, axis=None, keepdims=False):
         """Returns the sum of |x - mean|^2 over axes."""
         few = x.dtype.kind == "f" and (x.size < blocks.LARGE or self.kind == "cpu")

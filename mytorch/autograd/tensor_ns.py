@@ -107,6 +107,10 @@ class TensorNamespace:
         square = x * x if not x.dtype.is_complex else elementwise.abs(x) ** 2
         return self.sum(square, axis=axis, keepdims=keepdims)
 
+    def sum_of_magnitudes(self, x, axis=None, keepdims=False):
+        """Returns the sum of |x| over axes."""
+        return self.sum(elementwise.abs(x), axis=axis, keepdims=keepdims)
+
     def transpose(self, x, axes=None):
         """Returns x with reversed axes, or with axes in the given order."""
         return movement.permute(x, *(range(x.ndim)[::-1] if axes is None else axes))

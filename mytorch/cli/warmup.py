@@ -77,6 +77,7 @@ def _sums():
         x.logsumexp(1),
         x.var(1),
         x.norm(dim=1),
+        x.norm(1, dim=1),
         x.prod(0),
         x.prod(1),
         x.topk(3)[0],

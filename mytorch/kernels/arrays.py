@@ -40,7 +40,7 @@ for _name, _path in {
     **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along", "prod_along")},
     "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "top": "topk", "half_product": "bf16",
     "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
-    "squared_deviations": "sums:squared_deviations",
+    "sum_of_magnitudes": "sums:sum_of_magnitudes", "squared_deviations": "sums:squared_deviations",
     "flipped": "indexing:flipped", "rows_product": "linear", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
 }.items():  # fmt: skip
     _compiled(_name, _path)

@@ -658,7 +658,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
         raise RuntimeError(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
         )
-    x = xp.absolute(x) if ord != 2 or x.dtype.kind != "f" else x
+    x = xp.absolute(x) if ord not in (1, 2) or x.dtype.kind != "f" else x
     if ord == math.inf:
         out = xp.max(x, axis=axis, keepdims=keepdim)
     elif ord == -math.inf:
@@ -666,7 +666,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     elif ord == 0:
         out = xp.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdim)
     elif ord == 1:
-        out = xp.sum(x, axis=axis, keepdims=keepdim)
+        out = xp.sum_of_magnitudes(x, axis, keepdims=keepdim)
     elif ord == 2:
         out = xp.sqrt(xp.sum_of_squares(x, axis, keepdims=keepdim))
     else:

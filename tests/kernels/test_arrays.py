@@ -158,7 +158,8 @@ def test_where_keeps_every_bit(rng, dtype):
 def test_sums(rng, shape, axis):
     x = rng.random(shape).astype(np.float32)
     for keepdims in (False, True):
-        for found, power in ((xp.sum(x, axis=axis, keepdims=keepdims), 1), (xp.sum_of_squares(x, axis, keepdims), 2)):
+        sums = (xp.sum(x, axis=axis, keepdims=keepdims), 1), (xp.sum_of_magnitudes(-x, axis, keepdims), 1)
+        for found, power in (*sums, (xp.sum_of_squares(x, axis, keepdims), 2)):
             wanted = (x.astype(np.float64) ** power).sum(axis=axis, keepdims=keepdims)
             assert np.shape(found) == wanted.shape
             assert found.dtype == np.float32
@@ -172,6 +173,7 @@ def test_sums(rng, shape, axis):
     x[0, 0, 7], x[0, -1, 11] = np.inf, np.nan
     np.testing.assert_array_equal(np.isfinite(xp.sum(x, axis=axis)), np.isfinite(x.sum(axis)))
     np.testing.assert_array_equal(np.isnan(xp.sum(x, axis=axis)), np.isnan(x.sum(axis)))
+    np.testing.assert_array_equal(np.isnan(xp.sum_of_magnitudes(x, axis)), np.isnan(np.abs(x).sum(axis)))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -732,6 +732,7 @@ ARRAY_SAMPLES = {
     ],
     "large_sum": REDUCED,
     "sum_of_squares": REDUCED,
+    "sum_of_magnitudes": REDUCED,
     "squared_deviations": REDUCED,
     "rows_product": [Sample(normal(130, 128), normal(rows, 128)) for rows in (1, 3)],
     "cumsum": [Sample(normal(*shape), axis=axis) for shape, axis in ALONG_AXES],

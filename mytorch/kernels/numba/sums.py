@@ -1,4 +1,4 @@
-"""Sums, sums of squares and products of float32: blocks of rows in float32, the sums of blocks in float64.
+"""Sums, sums of squares and magnitudes, and products of float32: blocks of rows in float32, the sums of blocks in float64.
 
 Squared deviations from the mean need one pass over memory, in float64. The second pass over each block reads the cache, and the
 statistics of the blocks are merged (Chan, Golub and LeVeque, 1983).
@@ -78,6 +78,20 @@ def _sums_of_squares(x, out):
             part = np.float32(0.0)
             for i in range(len(block)):
                 part += block[i] * block[i]
+            total += part
+        out[r] = total
+
+
+@kernel
+def _sums_of_magnitudes(x, out):
+    rows, width = x.shape
+    for r in range(rows):
+        row, total = x[r], 0.0
+        for start in range(0, width, _BLOCK):
+            block = row[start : min(start + _BLOCK, width)]
+            part = np.float32(0.0)
+            for i in range(len(block)):
+                part += abs(block[i])
             total += part
         out[r] = total
 
@@ -227,6 +241,7 @@ def _run(sums, columns=None, product=False):
 
 sum = Kernel(accepts=_accepts, forward=_run(_sums, _column_sums))
 sum_of_squares = Kernel(accepts=_accepts_rows, forward=_run(_sums_of_squares))
+sum_of_magnitudes = Kernel(accepts=_accepts_rows, forward=_run(_sums_of_magnitudes))
 prod = Kernel(accepts=_accepts_rows, forward=_run(_products, product=True))
 squared_deviations = Kernel(
     accepts=lambda x, axis=None, keepdims=False: x.dtype == np.float32 and axis != (), forward=_squared_deviations
