@@ -29,7 +29,7 @@ def _log_sum(a, b):
     return d if d != d else (a if d > 0 else b) + log1p_of_exp(-abs(d))
 
 
-@exact
+@exact_inlined
 def _step_in_float32(before, after, emitted, skip):
     """Computes the states after a step by exponentials that the compiler vectorizes."""
     low = np.float32(_LOW)
@@ -43,7 +43,7 @@ def _step_in_float32(before, after, emitted, skip):
         after[s] = low if total < low else total
 
 
-@exact
+@exact_inlined
 def _step(before, after, emitted, skip):
     low = emitted.dtype.type(_LOW)
     for s in range(len(after)):
