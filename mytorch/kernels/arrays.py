@@ -38,7 +38,7 @@ def _compiled(name, path, divided=None):
 for _name, _path in {
     "gather": "indexing:gather", "add_along": "indexing:add_along", "add_rows": "indexing:add_rows",
     **{name: f"indexing:{name}" for name in ("put_along", "max_along", "min_along", "prod_along")},
-    "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "top": "topk", "half_product": "bf16",
+    "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "clip": "rectifier:clip", "top": "topk", "half_product": "bf16",
     "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
     "sum_of_magnitudes": "sums:sum_of_magnitudes", "squared_deviations": "sums:squared_deviations",
     "flipped": "indexing:flipped", "rows_product": "linear", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
@@ -51,4 +51,20 @@ def _cast(x, dtype):
 
 
 _compiled("cast", "cast", _cast)
+
+
+def _by_rows(name, ufunc):
+    """Replaces the function of this name, which is a ufunc for floats. The new function divides large arrays among the threads."""
+    plain = getattr(numpy_ns, name)
+
+    def function(x):
+        result = parts.by_rows(ufunc, (x,)) if x.size >= LARGE else None
+        return plain(x) if result is None else result
+
+    function.__doc__ = plain.__doc__
+    numpy_ns.extend(**{name: function})
+
+
+_by_rows("reciprocal", np.reciprocal)
+_by_rows("rint", np.rint)
 numpy_ns.extend(large_copy=parts.assign, large_reduction=parts.rows, large_product=blas.product)

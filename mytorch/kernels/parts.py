@@ -23,7 +23,7 @@ LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
-WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal sign where".split())
+WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal round sign where".split())
 _BY_ROWS: frozenset[np.ufunc] = frozenset(blocks.OF_TWO + blocks.OF_ONE)  # functions with a kernel
 
 
@@ -38,7 +38,7 @@ def elementwise(name, function, *operands, ufunc=None):
     """
     arrays = [a for a in operands if type(a) is np.ndarray]
     step = function if ufunc is None else ufunc
-    if (result := _by_rows(step, operands)) is not None:
+    if (result := by_rows(step, operands)) is not None:
         return result
     if threads.get_num_threads() == 1 or not arrays:
         return function(*operands)
@@ -79,7 +79,7 @@ def elementwise(name, function, *operands, ufunc=None):
     return out
 
 
-def _by_rows(function, operands, out=None):
+def by_rows(function, operands, out=None):
     """Returns function(*operands) or writes it into `out` by a kernel; None if there is none for these arrays."""
     if function not in _BY_ROWS or function.nin != len(operands) or type(operands[0]) is not np.ndarray:
         return None
@@ -122,7 +122,7 @@ def _is_array(a):
 def update(function, out, *operands):
     """Calls a ufunc with `out=`. An operand may be `out` itself, and any other one that shares memory with it is read before the first write."""
     key, can = (function, out.dtype), _can_divide(out, operands)
-    if can and _by_rows(function, operands, out) is not None:
+    if can and by_rows(function, operands, out) is not None:
         return
     pays = threads.pays(key, out.size)
     if pays and can:
@@ -134,7 +134,7 @@ def update(function, out, *operands):
 def assign(out, source, write=blocks.write):
     """Executes write(out, source), by default out[...] = source."""
     key, can = (write, out.dtype, getattr(source, "dtype", None)), _can_divide(out, (source,))
-    if can and _by_rows(np.positive, (source,), out) is not None:
+    if can and by_rows(np.positive, (source,), out) is not None:
         return
     pays = threads.pays(key, out.size)
     if pays and can:

@@ -287,6 +287,27 @@ def test_the_sign_of_nan_is_zero_as_pytorchs(dtype, times):
     assert ours == theirs
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
+@pytest.mark.parametrize(
+    "bounds", [(-1, 2), (-np.inf, 0), (3, -3), (np.nan, 1), (None, 1.5), (-0.5, None), (1, np.nan)]
+)
+def test_clamp_round_and_reciprocal_of_large_arrays_are_pytorchs(dtype, bounds):
+    x = random(101, 203) * 4
+    x[:3, :4] = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    x = np.arange(-10000, 10503).reshape(101, 203) if dtype == "int64" else x
+    bounds = [None if b is None or (dtype == "int64" and b * 0 != 0) else b for b in bounds]
+    for function in (lambda t: t.clamp(*bounds), lambda t: t.round(), lambda t: t.reciprocal()):
+        for view in (lambda t: t, lambda t: t.t(), lambda t: t[::2, 3:]):
+            if bounds == [None, None]:
+                continue
+            theirs, ours = (function(view(lib.tensor(x).to(getattr(lib, dtype)))) for lib in (torch, mytorch))
+            with everything():
+                divided = function(view(mytorch.tensor(x).to(getattr(mytorch, dtype))))
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+            np.testing.assert_array_equal(divided.numpy(), theirs.numpy())
+            assert tuple(ours.stride()) == theirs.stride()
+
+
 def test_gradients_where_a_mask_holds_are_the_same_by_bits():
     with mytorch.fused(False):
         for name in ("relu", "hardtanh", "hardshrink", "softshrink"):

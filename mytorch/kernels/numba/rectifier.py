@@ -166,4 +166,12 @@ threshold = Kernel(
     forward=lambda xp, input, *, level, value: each(_replaced, input, input, constants=(-np.inf, level, value)),
     vjp=lambda g, input, level: (each(_replaced, g, input, constants=(-np.inf, level, 0.0)),),
 )
+
+
+def _accepts_bounds(x, low, high):
+    """Accepts numbers as bounds: with NaN, NumPy's `clip` returns NaN."""
+    return is_float32(x) and x.flags.c_contiguous and np.ndim(low) == np.ndim(high) == 0 and low == low and high == high
+
+
+clip = Kernel(accepts=_accepts_bounds, forward=lambda xp, x, low, high: each(_limited, x, constants=(low, high)))
 sign = Kernel(accepts=_accepts, forward=lambda xp, input: each(_sign, input))
