@@ -41,6 +41,7 @@ from ..arrays.meta import meta_ns
 from ..arrays.tensor import Tensor, is_tensor
 from ..autograd.mode import get_mode
 from ..kernels.registry import RANDOM
+from ..kernels.threads import split
 from .creation import check_layout, empty_like, finish, like, size_and_pin
 from .dispatch.bind import public
 from .dispatch.errors import broadcast
@@ -1204,32 +1205,22 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     xp = source.xp
     weights = raw[None] if raw.ndim == 1 else raw
+    compute = np.float64 if raw.dtype == np.float64 else np.float32
     if source.device is CPU:
-        totals = np.add.reduce(weights, -1, np.float64)
+        wide = weights.astype(compute, copy=False)
+        largest = np.maximum.reduce(wide, -1, initial=0)
         # NaN is neither small nor nonnegative.
-        if not (np.maximum.reduce(totals, initial=0) < math.inf and np.minimum.reduce(weights, None, initial=0) >= 0):
+        if not (np.maximum.reduce(largest, initial=0) < math.inf and np.minimum.reduce(wide, None, initial=0) >= 0):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if np.minimum.reduce(totals, initial=math.inf) <= 0:
+        if np.minimum.reduce(largest, initial=math.inf) <= 0:  # a row of zeros
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         if not replacement and num_samples > (weights > 0).sum(-1).min(initial=weights.shape[1]):
             raise RuntimeError(
                 "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
             )
-    rows, n = weights.shape
-    compute = np.float64 if raw.dtype == np.float64 else np.float32
     if replacement and num_samples > 1:
-        # Inverse transform sampling: the sample is the number of cumulative probabilities below a uniform number.
-        # On a CPU, each sum is rounded to `compute`, as in PyTorch; `xp.cumsum` rounds once and so moves a few edges.
-        accumulate = np.add.accumulate if source.device is CPU else xp.cumsum
-        edges = accumulate(weights.astype(compute, copy=False), axis=-1)
-        edges /= edges[:, -1:]
-        edges[:, -1] = 1.0
-        points = source.uniform((rows, num_samples), np.float64)
-        if rows * n * num_samples < 1 << 16:
-            samples = (points[:, :, None] > edges[:, None, :]).sum(-1)
-        else:
-            samples = _search_rows(xp, edges, points)
-        samples = xp.minimum(samples, n - 1)
+        points = source.uniform((len(weights), num_samples), np.float64)
+        samples = _chosen(source, weights.astype(compute, copy=False), points)
     else:  # the largest weight / exponential (Efraimidis and Spirakis, 2006), in input's dtype
         dtype = raw.dtype
         races = weights / _in_memory_order(weights, source, source.exponential).astype(dtype)
@@ -1239,6 +1230,27 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
             samples = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
     samples = samples.astype(np.int64)
     return Tensor._wrap(samples[0] if raw.ndim == 1 else samples)
+
+
+def _chosen(source, weights, points):
+    """Returns samples by inverse transform: the number of cumulative probabilities below each point, which is less than 1."""
+    size = weights.size + points.size
+    compiled = RANDOM.allowed("cpu") if source.device is CPU and size >= 1 << 11 else None
+    if compiled is not None:
+        samples = np.empty(points.shape, np.int64)
+        split(compiled.choose, size, (np.ascontiguousarray(weights), points, samples))
+        return samples
+    # On a CPU, each sum is rounded to the dtype of the weights, as in PyTorch; `xp.cumsum` rounds once and so moves a few edges.
+    xp = source.xp
+    accumulate = np.add.accumulate if source.device is CPU else xp.cumsum
+    edges = accumulate(weights, axis=-1)
+    edges /= edges[:, -1:]
+    edges[:, -1] = 1.0
+    if edges.size * points.shape[1] < 1 << 16:
+        samples = (points[:, :, None] > edges[:, None, :]).sum(-1)
+    else:
+        samples = _search_rows(xp, edges, points)
+    return xp.minimum(samples, weights.shape[1] - 1)
 
 
 def _search_rows(xp, edges, points):

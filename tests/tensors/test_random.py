@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.kernels import threads
 from mytorch.ops.random import standard_gamma
 from tests.loops import loop
 
@@ -131,8 +132,27 @@ def test_multinomial_is_pytorchs(torch, dtype):
             )
 
 
-def test_multinomial_of_many_rows_and_draws_is_pytorchs(torch):
-    compare(torch, lambda lib: lib.multinomial(spaced(lib, 0.1, 1, 37 * 61).reshape(37, 61), 40, True), 0, 0)
+@loop
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(37, 61), (5, 1024), (1026, 3), (2500, 1), (1, 2049), (3, 5)])
+def test_multinomial_of_many_rows_and_draws_is_pytorchs(torch, dtype, shape):
+    for layout in (
+        "reshape(a, b)",
+        "reshape(b, a).T",
+        "reshape(1, -1)[:, :b].expand(a, b)",
+        "repeat(2).reshape(a, -1)[:, ::2]",
+    ):
+        names = dict(zip("ab", shape, strict=True))
+
+        def draw(lib, count, layout=layout, names=names):
+            weights = spaced(lib, 0, 1, shape[0] * shape[1], dtype) + 0.1
+            return lib.multinomial(eval(f"weights.{layout}", names, {"weights": weights}), count, True)
+
+        compare(torch, lambda lib, draw=draw: draw(lib, 40), 0, 0)
+        with mytorch.fused(False):
+            compare(torch, lambda lib, draw=draw: draw(lib, 40), 0, 0)
+        with threads.everything():
+            compare(torch, lambda lib, draw=draw: draw(lib, 2), 0, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

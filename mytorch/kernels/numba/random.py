@@ -1,4 +1,5 @@
-"""Compiled loops of the Mersenne Twister, of `arrays/rejection.py` and of a permutation, with the same results and order of draws.
+"""Compiled loops of the Mersenne Twister, of `arrays/rejection.py`, of a permutation and of `multinomial`, with the same results and
+order of draws.
 
 NumPy draws the words of the Mersenne Twister one at a time. Here, 624 words are computed at once in loops that the compiler vectorizes
 (Matsumoto and Nishimura, 1998).
@@ -19,6 +20,37 @@ def permute(order, words):
     for i in range(n - 1):
         j = i + words[i] % np.uint32(n - i)
         order[i], order[j] = order[j], order[i]
+
+
+@exact
+def choose(weights, points, out):
+    """Writes, for each row of `points`, the indices at which the cumulative probabilities of a row of `weights` reach them."""
+    rows, n = weights.shape
+    edges, half = np.empty((4, n), weights.dtype), 1
+    while 2 * half < n:
+        half *= 2
+    for start in range(0, rows, 4):
+        # Each sum waits for the sum before, so four rows are added at a time. With fewer rows left, the last one is repeated.
+        r1, r2, r3 = min(start + 1, rows - 1), min(start + 2, rows - 1), min(start + 3, rows - 1)
+        a = b = c = d = weights.dtype.type(0)
+        for i in range(n):
+            a += weights[start, i]
+            b += weights[r1, i]
+            c += weights[r2, i]
+            d += weights[r3, i]
+            edges[0, i], edges[1, i], edges[2, i], edges[3, i] = a, b, c, d
+        for r in range(min(4, rows - start)):
+            total = edges[r, n - 1]
+            for i in range(n):
+                edges[r, i] /= total
+            for p in range(points.shape[1]):
+                point, index, step = points[start + r, p], 0, half
+                while step:
+                    # Branch-free selection. The last edge is never below a point: it is 1, and a point is less.
+                    later = min(index + step, n - 1)
+                    index = later if edges[r, later - 1] < point else index
+                    step //= 2
+                out[start + r, p] = index
 
 
 _WORDS, _LATER = 624, 397  # size of the state, and distance of the words that are combined
