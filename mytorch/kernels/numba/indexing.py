@@ -64,6 +64,14 @@ def _add_along(out, index, src):
 
 
 @kernel
+def _put_in_rows(out, index, src):
+    outer, count = index.shape
+    for o in range(outer):
+        for j in range(count):
+            out[o, within(index[o, j], out.shape[1])] = src[o, j]
+
+
+@kernel
 def _put_along(out, index, src):
     outer, count, inner = index.shape
     for o in range(outer):
@@ -223,10 +231,10 @@ def _accepts_reduction(out, index, dim, src):
     return _accepts_put(out, index, dim, src) and out.dtype in _ADDED
 
 
-def _writing(loop, by_rows, view, *constants):
+def _writing(loop, by_rows, view, *constants, in_rows=None):
     """Returns the forward function of a loop that writes along an axis. `view` is applied to the arrays first.
 
-    `by_rows` is the loop for an index that is the same in all columns.
+    `by_rows` is the loop for an index that is the same in all columns, and `in_rows` the loop for inner size 1, if there is one.
     """
 
     def run(xp, out, index, dim, src):
@@ -237,8 +245,9 @@ def _writing(loop, by_rows, view, *constants):
             to, values = to.reshape(len(out), width), np.ascontiguousarray(values).reshape(len(src), width)
             _split_rows(by_rows, np.arange(len(out)), to, np.ascontiguousarray(rows), values, *constants)
             return
-        to, where, values = (_folded(a, dim, drop=False) for a in (to, index.view(np.uint64), values))
-        split(loop, values.size, (to, where, values), *constants)
+        drop = in_rows is not None
+        to, where, values = (_folded(a, dim, drop) for a in (to, index.view(np.uint64), values))
+        split(in_rows if to.ndim == 2 else loop, values.size, (to, where, values), *constants)
 
     return run
 
@@ -273,7 +282,7 @@ flipped = Kernel(accepts=_accepts_flip, forward=_flip)
 gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
 add_along = Kernel(accepts=_accepts_add, forward=_run_add)
 add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)
-put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, _put_rows, as_bits))
+put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, _put_rows, as_bits, in_rows=_put_in_rows))
 max_along, min_along, prod_along = (
     Kernel(accepts=_accepts_reduction, forward=_writing(_reduce_along, _reduce_rows, np.asarray, how))
     for how in range(3)
