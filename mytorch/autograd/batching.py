@@ -557,7 +557,7 @@ def _index(batch, call):
     return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout_of(index), **changes)
 
 
-@rule("gather", "put_along", "scatter_zeros", "scatter")
+@rule("gather", "put_along", "scatter_zeros", "scatter", "scatter_add")
 def _at(batch, call):
     changes = {"dim": call.attrs["dim"] % call.ndims[0] + 1}
     if "shape" in call.attrs:

@@ -804,11 +804,19 @@ def _scatter_source(c, src, index):
     return c.w.op("Expand", name, c.w.shape(index.name))
 
 
+@rule("scatter_add")
+def _scatter_add(c, x, src, index, dim):
+    return _scatter_sum(c, c.tensor(x), src, index, dim)
+
+
 @rule("scatter_zeros")
 def _scatter_zeros(c, src, index, dim, shape):
-    zeros = c.w.op("Expand", c.tensor(0), c.ints(shape))
+    return _scatter_sum(c, c.w.op("Expand", c.tensor(0), c.ints(shape)), src, index, dim)
+
+
+def _scatter_sum(c, start, src, index, dim):
     return c.w.op(
-        "ScatterElements", zeros, c.tensor(index, "int64"), _scatter_source(c, src, index), axis=dim, reduction="add"
+        "ScatterElements", start, c.tensor(index, "int64"), _scatter_source(c, src, index), axis=dim, reduction="add"
     )
 
 

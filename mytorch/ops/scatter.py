@@ -59,6 +59,16 @@ _embed.grad(src=lambda g, shapes, xp: g[tuple(slice(n) for n in shapes[0])])
 _scatter.grad(input=_without, src=_cropped)
 
 
+@op(name="scatter_add", dtype="same", integers=("index",))
+def _scatter_added(xp, input, src, index, *, dim):
+    out = duplicate(input)
+    xp.add_along(out, index, dim, src)
+    return out
+
+
+_scatter_added.grad(input=lambda g: g, src=lambda g, index, dim, xp: xp.call(_gather, g, index, dim=dim))
+
+
 def _source(input, src, index, name):
     """The values to scatter: a tensor at least as large as the index, or a number."""
     if isinstance(src, (int, float, complex)):
@@ -182,7 +192,7 @@ def scatter_add(input, dim, index, src):
     src = _source(input, src, raw, "scatter_add")
     if tuple(src.shape) != raw.shape:
         src = src[tuple(slice(n) for n in raw.shape)]
-    return contiguous(input + _scatter_zeros(src, index, dim=d, shape=tuple(input.shape)))
+    return _scatter_added(input, src, index, dim=d)
 
 
 def reduction_name(reduce):
@@ -234,7 +244,7 @@ def _reduced(input, src, index, dim, reduce, include_self):
     if reduce == "prod":
         return _products(first, src, index, dim)
     shape = tuple(input.shape)
-    total = first + _scatter_zeros(src, index, dim=dim, shape=shape)
+    total = _scatter_added(first, src, index, dim=dim)
     if reduce == "mean":
         # The counts of an index that is expanded from one column are the same in all columns.
         raw = index._array
@@ -245,9 +255,9 @@ def _reduced(input, src, index, dim, reduce, include_self):
         count = _scatter_zeros(ones, at, dim=dim, shape=counts) + int(include_self)
         count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:
-            return contiguous(total / count)
-        return contiguous(total.div(count, rounding_mode="floor").to(input.dtype))
-    return contiguous(total)
+            return total / count
+        return total.div(count, rounding_mode="floor").to(input.dtype)
+    return total
 
 
 def _reached(index, dim, shape):

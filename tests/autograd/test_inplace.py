@@ -172,6 +172,7 @@ SAMPLES = {  # op with index inputs -> shapes of its other inputs, shapes of its
     "nll": ([(3, 4)], [(3,)], {}),
     "put_along": ([(3, 4)], [(3, 4)], {"dim": 0, "shape": (3, 4)}),
     "scatter": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0}),
+    "scatter_add": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0}),
     "scatter_extreme": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0, "largest": True, "include_self": False}),
     "scatter_zeros": ([(3, 4)], [(3, 4)], {"dim": 0, "shape": (3, 4)}),
 }

@@ -298,6 +298,10 @@ def test_scatter_and_its_extremes(torch, rng, layout, dtype):
     for reduce in ("amax", "amin"):
         found = [L.tensor(x).scatter_reduce(dim, L.tensor(index), L.tensor(src), reduce) for L in (mytorch, torch)]
         np.testing.assert_array_equal(*(f.numpy() for f in found))
+    for turned in (x, np.asfortranarray(x)):  # added to the input in the order of the index, as in PyTorch
+        found = [L.from_numpy(turned).scatter_add(dim, L.tensor(index), L.tensor(src)) for L in (mytorch, torch)]
+        np.testing.assert_array_equal(*(f.numpy() for f in found))
+        assert found[0].stride() == found[1].stride()
 
 
 @pytest.mark.parametrize("include_self", [True, False])
