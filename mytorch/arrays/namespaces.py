@@ -426,6 +426,7 @@ numpy_ns = Namespace(
     grid=_numpy_grid,
     # kernels/arrays.py replaces the next four.
     flipped=lambda x, axes: np.flip(x, axes).copy(),
+    take_last=lambda x, rows: x.take(rows, -1),
     large_copy=lambda out, x, write=blocks.write: write(out, x),
     large_reduction=lambda reduce, x, axis, keepdims, merge=None: reduce(x, axis, keepdims),
     large_where=blocks.where,

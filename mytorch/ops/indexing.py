@@ -214,7 +214,8 @@ def _misfit(shape, index):
 
 
 def _taken(x, rows, axis):
-    """NumPy's `take`. Along the last axis it copies one element at a time, so runs of neighbors are copied as slices, as in padding."""
+    """NumPy's `take`. Along the last axis it copies one element at a time, so runs of neighbors are copied as slices, as in padding,
+    and others by a compiled loop."""
     if axis == x.ndim - 1 and rows.ndim == 1 and rows.size > 16:
         starts = [0, *np.flatnonzero(np.diff(rows) != 1) + 1, rows.size]
         if 8 * len(starts) < rows.size and rows.min() >= 0 and rows.max() < x.shape[-1]:
@@ -222,6 +223,7 @@ def _taken(x, rows, axis):
             for start, stop in itertools.pairwise(starts):
                 out[..., start:stop] = x[..., rows[start] : rows[start] + stop - start]
             return out
+        return numpy_ns.take_last(x, rows)
     return x.take(rows, axis)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import mytorch
 from mytorch.arrays import numpy_ns as xp
+from mytorch.kernels import threads
 from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
@@ -110,12 +111,16 @@ def test_float16_is_converted_as_by_numpy(rng):
 @pytest.mark.parametrize("layout", SHAPES)
 def test_adding_along_an_axis_counts_every_repetition(rng, layout, dtype):
     shape, dim = SHAPES[layout]
-    out, src, index = values(rng, shape, dtype), values(rng, shape, dtype), rng.integers(0, shape[dim], shape)
-    wide = out.astype(np.float64)
-    np.add.at(wide, xp.grid(index, dim), src.astype(np.float64))
-    xp.add_along(out, index, dim, src)
     tolerance = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}.get(dtype.name, 1e-12)
-    np.testing.assert_allclose(out.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 16)
+    column = [n if axis == dim else 1 for axis, n in enumerate(shape)]
+    for index_shape in (shape, column):  # another index for each element, and the same one in all columns
+        out, src = values(rng, shape, dtype), values(rng, shape, dtype)
+        index = np.broadcast_to(rng.integers(0, shape[dim], index_shape), shape)
+        wide = out.astype(np.float64)
+        np.add.at(wide, xp.grid(index, dim), src.astype(np.float64))
+        with threads.everything() if index_shape is column else contextlib.nullcontext():
+            xp.add_along(out, index, dim, src)
+        np.testing.assert_allclose(out.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 16)
 
 
 @loop

@@ -714,6 +714,7 @@ ARRAY_SAMPLES = {
         for other in (normal(*shape), 0.5)
     ],
     **dict.fromkeys(("erf", "erfc"), [Sample(normal(93, 101), near=2e-6), Sample(normal(5, 61, 29), near=2e-6)]),
+    "take_last": [Sample(normal(*s), classes(s[-1], 40)) for s in [(93, 101), (5, 61, 29), (3, 7, 20, 23), (1, 9000)]],
     "flipped": [Sample(normal(93, 101), (1,)), Sample(normal(5, 61, 29), (2, 1)), Sample(normal(20000), (0,))],
     "clip": [Sample(normal(93, 101), -0.5, 0.7), Sample(normal(5, 61, 29), -np.inf, np.float32(0.1))],
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],

@@ -37,6 +37,13 @@ def _gather(x, index, out):
 
 
 @kernel
+def _take_in_rows(x, out, index):
+    for r in range(len(x)):
+        for j in range(len(index)):
+            out[r, j] = x[r, within(index[j], x.shape[1])]
+
+
+@kernel
 def _reverse(x, out):
     rows, count = x.shape
     for r in range(rows):
@@ -164,11 +171,23 @@ def _rows_of(index, dim):
 def _run_gather(xp, x, index, dim):
     """Returns out[i][j] = x[i][index[i][j]], for dim=1."""
     if (rows := _rows_of(index, dim)) is not None:
-        return np.take(x, rows, axis=dim)
+        return _take_last(xp, x, rows) if dim == x.ndim - 1 else np.take(x, rows, axis=dim)
     out = np.empty(index.shape, x.dtype)
     # Unsigned indices: a negative index becomes a huge one, so `within` needs one comparison.
     x, index, to = (_folded(a, dim) for a in (as_bits(x), index.view(np.uint64), as_bits(out)))
     split(_gather_rows if to.ndim == 2 else _gather, to.size, (x, index, to))
+    return out
+
+
+def _accepts_take(x, rows):
+    return rows.dtype == np.int64 and rows.size and _is_plain(x) and rows.view(np.uint64).max() < x.shape[-1]
+
+
+def _take_last(xp, x, rows):
+    """Returns x[..., rows]. The indices are not negative."""
+    out = np.empty((*x.shape[:-1], len(rows)), x.dtype)
+    source, to = (np.ascontiguousarray(as_bits(a)).reshape(-1, a.shape[-1]) for a in (x, out))
+    split(_take_in_rows, out.size, (source, to), np.ascontiguousarray(rows).view(np.uint64))
     return out
 
 
@@ -210,13 +229,18 @@ def _in_float32(run, out, values):
 
 def _run_add(xp, out, index, dim, src):
     """out[i][index[i][j]] += src[i][j] in place, for dim=1. The threads divide the outer axis."""
-    if dim == 0 and (rows := _rows_of(index, dim)) is not None:
+    rows = _rows_of(index, dim)
+    if dim == 0 and rows is not None:
         width = math.prod(out.shape[1:])
         _run_rows(xp, out.reshape(len(out), width), np.ascontiguousarray(rows), src.reshape(len(src), width))
         return
 
     def run(out, src):
-        to, where, values = _folded(out, dim), _folded(index.view(np.uint64), dim), _folded(src, dim)
+        to, values = _folded(out, dim), _folded(src, dim)
+        if rows is not None and to.ndim == 2:  # the same index in each row, by a stride of 0
+            where = np.ndarray(values.shape, np.uint64, np.ascontiguousarray(rows), 0, (0, 8))
+        else:
+            where = _folded(index.view(np.uint64), dim)
         split(_add_in_rows if to.ndim == 2 else _add_along, values.size, (to, where, values))
 
     _in_float32(run, out, src)
@@ -278,6 +302,7 @@ def _split_rows(loop, own, out, rows, values, *constants):
         loop(own, out, rows, values, *constants)
 
 
+take_last = Kernel(accepts=_accepts_take, forward=_take_last)
 flipped = Kernel(accepts=_accepts_flip, forward=_flip)
 gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
 add_along = Kernel(accepts=_accepts_add, forward=_run_add)
