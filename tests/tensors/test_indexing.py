@@ -149,6 +149,21 @@ def test_lists_of_other_lengths_and_kinds(index, torch):
     assert found[2:] == found[:2]
 
 
+@loop
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 0, 3), (0, 3), (50,), (7, 1), (3, 4, 5), (2, 3, 1, 4)], ids=str)
+def test_nonzero(torch, shape, dtype):
+    values = np.random.default_rng(0).integers(0, 2, shape)
+    axes = tuple(reversed(range(len(shape))))
+    for change in (lambda x: x, lambda x: x.permute(axes), lambda x: x[..., ::2] if x.ndim else x):
+        want, got = (change(library.tensor(values).to(getattr(library, dtype))) for library in (torch, mytorch))
+        for as_tuple in (False, True):
+            pairs = [(library.nonzero(x, as_tuple=as_tuple)) for library, x in ((torch, want), (mytorch, got))]
+            for a, b in zip(*pairs, strict=True) if as_tuple else [pairs]:
+                assert (a.tolist(), tuple(a.shape)) == (b.tolist(), tuple(b.shape))
+                assert a.stride() == b.stride() or not b.numel()
+
+
 @pytest.mark.parametrize("values", [[[0, 1], [2, 3]], [0.0, 0.0], 1, [[True, False]]], ids=str)
 @pytest.mark.parametrize("options", [{"size": 0}, {"size": 2}, {"size": 5, "fill_value": 7}], ids=str)
 def test_nonzero_static(values, options, torch):
