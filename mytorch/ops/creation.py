@@ -472,7 +472,9 @@ def arange(
     xp, there = on(as_device(device))
     with there:
         count = math.ceil((end - start) / step) if count is None else count
-        numbers = xp.arange(count, dtype=exact) * step + start
+        numbers = xp.arange(count, dtype=exact)
+        numbers = numbers if step == 1 else numbers * step  # most ranges need no further pass
+        numbers = numbers if start == 0 else numbers + start
         raw = numbers.astype(dtypes.as_dtype(dtype).numpy, copy=False)
     return finish(raw, requires_grad, out, pin_memory, asked)
 

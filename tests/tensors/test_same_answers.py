@@ -10,6 +10,9 @@ import warnings
 import numpy as np
 import pytest
 
+import mytorch
+from tests.loops import loop
+
 from ..own_process import ROOT
 
 DATA = (
@@ -186,3 +189,15 @@ def test_copies_of_views_share_the_copied_memory():
     layer.alias = layer.weight.data
     copied = copy.deepcopy(layer)
     assert copied.weight.untyped_storage()._cdata != layer.weight.untyped_storage()._cdata
+
+
+@loop
+@pytest.mark.parametrize("start", [0, 1, -3, 0.0, -0.0, 0.5])
+@pytest.mark.parametrize("step", [1, 1.0, 3, 0.125, -2])
+@pytest.mark.parametrize("dtype", [None, "float16", "float32", "float64", "int32", "int64"])
+def test_ranges(torch, start, step, dtype):
+    if dtype and dtype.startswith("int") and int(step) == 0:
+        pytest.skip("a step of 0")
+    found = [L.arange(start, start + 50 * step, step, dtype=dtype and getattr(L, dtype)) for L in (mytorch, torch)]
+    assert str(found[0].dtype).removeprefix("mytorch.") == str(found[1].dtype).removeprefix("torch.")
+    assert found[0].tolist() == found[1].tolist()
