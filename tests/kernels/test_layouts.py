@@ -732,7 +732,7 @@ ARRAY_SAMPLES = {
     "prod": [  # products that do not overflow, with the error bound of NumPy's float32 product, n times 2^-24
         Sample(1 + (x.inputs[0] - 1) / 1000, near=x.inputs[0].size * 2**-24, **x.attrs) for x in REDUCED
     ],
-    "large_sum": REDUCED,
+    "large_sum": REDUCED + [Sample(classes(1 << 50, *x.inputs[0].shape), **x.attrs) for x in REDUCED],
     "sum_of_squares": REDUCED,
     "sum_of_magnitudes": REDUCED,
     "squared_deviations": REDUCED,

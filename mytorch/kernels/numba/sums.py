@@ -1,5 +1,6 @@
 """Sums, sums of squares and magnitudes, and products of float32: blocks of rows in float32, the sums of blocks in float64.
 
+Sums of int64 along last axes use the same loop.
 Squared deviations from the mean need one pass over memory, in float64. The second pass over each block reads the cache, and the
 statistics of the blocks are merged (Chan, Golub and LeVeque, 1983).
 """
@@ -22,10 +23,10 @@ _CACHED = 1 << 15  # elements of a block that is read twice, the second time fro
 def _sums(x, out):
     rows, width = x.shape
     for r in range(rows):
-        row, total = x[r], 0.0
+        row, total = x[r], out.dtype.type(0)
         for start in range(0, width, _BLOCK):
             block = row[start : min(start + _BLOCK, width)]
-            part = np.float32(0.0)
+            part = x.dtype.type(0)
             for i in range(len(block)):
                 part += block[i]
             total += part
@@ -193,8 +194,8 @@ def _in_memory_order(x, axis):
     return y, tuple(sorted(order.index(a % x.ndim) for a in axes)), order
 
 
-def _accepts(x, axis=None, dtype=None, keepdims=False):
-    if x.dtype != np.float32 or dtype is not None:
+def _accepts(x, axis=None, dtype=None, keepdims=False, of=np.float32):
+    if x.dtype != of or dtype is not None:
         return False
     if x.flags.c_contiguous:
         return _plan(x.shape, axis) is not None
@@ -202,13 +203,17 @@ def _accepts(x, axis=None, dtype=None, keepdims=False):
     return ordered is not None and _plan(ordered[0].shape, ordered[1]) is not None
 
 
-def _accepts_rows(x, axis=None, dtype=None, keepdims=False):
-    if not _accepts(x, axis, dtype):
+def _accepts_rows(x, axis=None, dtype=None, keepdims=False, of=np.float32):
+    if not _accepts(x, axis, dtype, keepdims, of):
         return False
     if not x.flags.c_contiguous:
         x, axis, _ = _in_memory_order(x, axis)
     (_, _, inner), _, later, *_ = _plan(x.shape, axis)
     return inner == 1 and not later  # a loop over rows: the last axes, and no others
+
+
+def _accepts_sum(*args, **options):
+    return _accepts(*args, **options) or _accepts_rows(*args, **options, of=np.int64)
 
 
 def _run(sums, columns=None, product=False):
@@ -225,7 +230,7 @@ def _run(sums, columns=None, product=False):
         if product or tasks >= 16 or n < least or n % parts:
             parts = 1
         if inner == 1:
-            out = np.empty(outer * parts)
+            out = np.empty(outer * parts, np.float64 if x.dtype.kind == "f" else np.int64)
             split(sums, x.size, (x.reshape(outer * parts, -1), out))
         else:
             out = np.empty((outer * parts, inner))
@@ -233,13 +238,13 @@ def _run(sums, columns=None, product=False):
         total = out if parts == 1 else out.reshape(outer, parts, inner).sum(1)
         if later:
             total = np.add.reduce(total.reshape(shape), later)
-        total = total.astype(np.float32).reshape(ones if keepdims else kept)
+        total = total.astype(x.dtype).reshape(ones if keepdims else kept)
         return total if total.ndim else total[()]
 
     return run
 
 
-sum = Kernel(accepts=_accepts, forward=_run(_sums, _column_sums))
+sum = Kernel(accepts=_accepts_sum, forward=_run(_sums, _column_sums))
 sum_of_squares = Kernel(accepts=_accepts_rows, forward=_run(_sums_of_squares))
 sum_of_magnitudes = Kernel(accepts=_accepts_rows, forward=_run(_sums_of_magnitudes))
 prod = Kernel(accepts=_accepts_rows, forward=_run(_products, product=True))
