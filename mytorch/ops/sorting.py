@@ -574,12 +574,15 @@ def bincount(input, weights=None, minlength=0):
         [1, 0, 2]
     """
     raw = raw_of(input)
-    if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
+    integers = raw.ndim == 1 and raw.dtype.kind in "iu"
+    # As unsigned integers, negative numbers are large, so that one pass finds both ends of the range.
+    largest = int(raw.view(f"u{raw.itemsize}").max()) if integers and raw.size else 0
+    if not integers or (raw.dtype.kind == "i" and largest >= 1 << 8 * raw.itemsize - 1):
         error = RuntimeError if raw.dtype.kind in "iu" else NotImplementedError
         raise error("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if raw.size and raw.max() == np.iinfo(np.int64).max:
+    if largest == (1 << 63) - 1:
         raise RuntimeError("bincount: maximum value of input overflowed, it should be < 9223372036854775807")
     if weights is not None and tuple(getattr(weights, "shape", ())) != raw.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")

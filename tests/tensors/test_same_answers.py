@@ -201,3 +201,22 @@ def test_ranges(torch, start, step, dtype):
     found = [L.arange(start, start + 50 * step, step, dtype=dtype and getattr(L, dtype)) for L in (mytorch, torch)]
     assert str(found[0].dtype).removeprefix("mytorch.") == str(found[1].dtype).removeprefix("torch.")
     assert found[0].tolist() == found[1].tolist()
+
+
+@loop
+@pytest.mark.parametrize("values", [[0, 5, 5], [], [1], [-1, 3], [127], [-128, 0], [100, 0, 0, 3]], ids=str)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32", "bool"])
+def test_bincount(torch, values, dtype):
+    found = []
+    for L in (mytorch, torch):
+        x = L.tensor(values).to(getattr(L, dtype))
+        for call in (
+            lambda x=x: x.bincount(),
+            lambda x=x: x[::2].bincount(minlength=200),
+            lambda x=x: x[None].bincount(),
+        ):
+            try:
+                found.append(call().tolist())
+            except (RuntimeError, NotImplementedError) as error:
+                found.append(type(error))
+    assert found[:3] == found[3:]
