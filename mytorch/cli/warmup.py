@@ -53,7 +53,9 @@ def _indices():
         x.gather(0, index),
         x.scatter_add(0, index, x),
         x.scatter_add(1, index, x),
+        x.scatter(0, index, x),
         x.scatter(1, index, x),
+        x.index_select(1, rows),
         x.index_copy(0, rows, x),
     ]
     for dtype in (mytorch.int8, mytorch.int16, mytorch.int32, mytorch.int64):
@@ -69,6 +71,7 @@ def _choices():
 def _sums():
     x = _numbers(128, 128)
     scans = [f(dim) for f in (x.cumsum, x.cumprod, lambda dim: x.cummax(dim).values) for dim in (0, 1)]
+    x.detach().long().sum()
     return (
         x.sum(),
         x.sum(0),
@@ -97,6 +100,16 @@ def _draws():
     mytorch.poisson(x)
     mytorch.binomial(x * 10, x / 40)
     standard_gamma(x)
+    for weights in (x, x.double()):
+        mytorch.multinomial(weights, 2, replacement=True)
+    return ()
+
+
+def _searches():
+    x = mytorch.ones(128, 128)
+    for dtype in (mytorch.float32, mytorch.float64, mytorch.int64):
+        values = x.to(dtype)
+        mytorch.searchsorted(values[0], values), mytorch.searchsorted(values, values)
     return ()
 
 
@@ -162,6 +175,7 @@ TASKS = {
     "sums": _sums,
     "bfloat16": _halves,
     "random numbers": _draws,
+    "searches": _searches,
     "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
     "losses": _losses,
     "attention": _attention,

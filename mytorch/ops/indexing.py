@@ -214,8 +214,10 @@ def _misfit(shape, index):
 
 
 def _taken(x, rows, axis):
-    """NumPy's `take`. Along the last axis it copies one element at a time, so runs of neighbors are copied as slices, as in padding,
-    and others by a compiled loop."""
+    """NumPy's `take`. Along the last axis it copies one element at a time, so runs of neighbors are copied as slices, as in padding.
+
+    Other indices of the last axis are read by a compiled loop.
+    """
     if axis == x.ndim - 1 and rows.ndim == 1 and rows.size > 16:
         starts = [0, *np.flatnonzero(np.diff(rows) != 1) + 1, rows.size]
         if 8 * len(starts) < rows.size and rows.min() >= 0 and rows.max() < x.shape[-1]:

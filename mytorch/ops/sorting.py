@@ -12,7 +12,7 @@ from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
 from ..kernels import parts
-from ..kernels.registry import Kernels
+from ..kernels.registry import SEARCH, Kernels
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
@@ -716,7 +716,12 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
     side = side or ("right" if right else "left")
     if side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
-    if seq.ndim == 1:
+    kernel = None
+    if xp is numpy_ns and wanted.size >= blocks.LARGE:
+        kernel = SEARCH.find("cpu", None, (wanted, seq), {"right": side == "right"})
+    if kernel is not None:
+        found = kernel.forward(xp, wanted, seq, right=side == "right")
+    elif seq.ndim == 1:
         search = functools.partial(xp.searchsorted, seq, side=side)
         found = xp.asarray(parts.elementwise("searchsorted", search, wanted) if xp is numpy_ns else search(wanted))
     else:
@@ -727,7 +732,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         rows = [a.reshape(math.prod(a.shape[:-1]), a.shape[-1]) for a in (seq, wanted)]
         found = [xp.searchsorted(r, v, side) for r, v in zip(*rows, strict=True)]
         found = xp.stack(found).reshape(wanted.shape) if found else xp.zeros(wanted.shape, np.int64)
-    return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64))
+    return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64, copy=False))
 
 
 @public(inplace=False)

@@ -309,6 +309,30 @@ def test_scatter_and_its_extremes(torch, rng, layout, dtype):
         assert found[0].stride() == found[1].stride()
 
 
+@loop
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 100, 1025])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32"])
+def test_positions_in_sorted_sequences(torch, rng, n, dtype):
+    sequence, x = rng.integers(0, 2 * n, n), rng.integers(-2, 2 * n + 2, (97, 203)).astype(dtype)
+    ends = [sequence.astype(dtype)]
+    if x.dtype.kind == "f":
+        x[0, :3] = np.nan, np.inf, -np.inf
+        ends.append(np.append(ends[0], [np.inf, np.nan, np.nan]).astype(dtype))
+    for sequence in map(np.sort, ends):
+        rows = np.sort(np.stack([np.roll(sequence, i) + (i % 3) for i in range(97)]), -1).astype(dtype)
+        for turned in (x, np.asfortranarray(x), x[::-1]):
+            for side in ("left", "right"):
+                expected = np.searchsorted(sequence, turned, side)
+                result = mytorch.searchsorted(mytorch.tensor(sequence), mytorch.tensor(turned), side=side)
+                np.testing.assert_array_equal(result.numpy(), expected)
+                expected = np.stack([np.searchsorted(r, v, side) for r, v in zip(rows, turned, strict=True)])
+                with threads.everything():
+                    result = mytorch.searchsorted(
+                        mytorch.tensor(rows), mytorch.tensor(turned), right=side == "right", out_int32=True
+                    )
+                np.testing.assert_array_equal(result.numpy(), expected)
+
+
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("columns", [97, 96])
 def test_reducing_by_an_index_that_repeats_in_all_columns(torch, rng, columns, include_self):
