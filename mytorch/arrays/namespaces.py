@@ -382,6 +382,17 @@ def _numpy_expand_dims(x, axis):
     return x.reshape((*x.shape[:at], 1, *x.shape[at:]))
 
 
+def _numpy_nonzero(x):
+    """NumPy's `nonzero`, which is fast for a vector of bools, and slow for several axes and other dtypes."""
+    vector = np.ravel(x)
+    rest, found = np.nonzero(vector if x.dtype.kind == "b" else vector != 0)[0], []
+    for size in x.shape[:0:-1]:  # from the last axis
+        whole = rest // size
+        found.append(rest - whole * size)
+        rest = whole
+    return rest, *reversed(found)
+
+
 def _numpy_take_along_axis(x, index, axis):
     """NumPy's `take_along_axis`, with a fast path for one element per row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
@@ -401,6 +412,7 @@ numpy_ns = Namespace(
     expand_dims=_numpy_expand_dims,
     squeeze=lambda x, axis: x.squeeze(axis),
     take_along_axis=_numpy_take_along_axis,
+    nonzero=_numpy_nonzero,
     running_best=_numpy_running_best,
     concatenate=concatenate,
     cumsum=functools.partial(blocks.accumulate, np.add),

@@ -739,14 +739,7 @@ def nonzero(input, *, out=None, as_tuple=False):
         return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero", exact=True)
     raw = raw_of(input)
     xp = xp_of(raw)
-    # NumPy is fast for a vector of bools, and slow for several axes and other dtypes.
-    vector = raw.reshape(-1)
-    rest, found = xp.nonzero(vector if raw.dtype.kind == "b" else vector != 0)[0], []
-    for size in raw.shape[:0:-1]:  # from the last axis
-        whole = rest // size
-        found.append(rest - whole * size)
-        rest = whole
-    found = xp.stack([rest, *reversed(found)], axis=0).astype(np.int64, copy=False)
+    found = xp.stack(xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw), axis=0).astype(np.int64, copy=False)
     if as_tuple:
         return tuple(Tensor._wrap(f) for f in found)
     if raw.ndim == 0:
