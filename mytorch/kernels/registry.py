@@ -177,7 +177,6 @@ def device_type(raw):
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
 ROWS = Kernels("arithmetic and copies", cpu="mytorch.kernels.numba.rows")
-SEARCH = Kernels("searches in sorted sequences", cpu="mytorch.kernels.numba.searching:positions")
 CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.kv_cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")

@@ -12,7 +12,7 @@ from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
 from ..kernels import parts
-from ..kernels.registry import SEARCH, Kernels
+from ..kernels.registry import Kernels
 from .complex import complex as complex_of
 from .dispatch.bind import public
 from .dispatch.half import once_rounded
@@ -58,6 +58,7 @@ def _prod_grad(g, input, out, shape, dim, keepdim, xp):
     return g * _others(xp, input, dim[0])
 
 
+_SEARCHES = Kernels("searches in sorted sequences", cpu="mytorch.kernels.numba.searching:positions")
 _PRODUCTS_OF_OTHERS = Kernels("products of all other elements", cpu="mytorch.kernels.numba.scans:others")
 
 
@@ -718,7 +719,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     kernel = None
     if xp is numpy_ns and wanted.size >= blocks.LARGE:
-        kernel = SEARCH.find("cpu", None, (wanted, seq), {"right": side == "right"})
+        kernel = _SEARCHES.find("cpu", None, (wanted, seq), {"right": side == "right"})
     if kernel is not None:
         found = kernel.forward(xp, wanted, seq, right=side == "right")
     elif seq.ndim == 1:
