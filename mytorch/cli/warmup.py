@@ -14,7 +14,7 @@ import numpy as np
 
 import mytorch
 from mytorch import nn
-from mytorch.kernels import threads
+from mytorch.kernels import parts, threads
 from mytorch.nn import functional as F
 from mytorch.ops.quantized_linear import pack, quantized_linear
 from mytorch.ops.random import standard_gamma
@@ -138,6 +138,14 @@ def _arithmetic():
     return x.lerp(y, 0.3), x.lerp(y, z), x.addcmul(y, z), x.addcdiv(y, z), x.rsqrt(), x.hypot(y)
 
 
+def _functions():
+    x = mytorch.ones(128, 128)
+    for dtype in (mytorch.float32, mytorch.float64):
+        for name, operands in parts.SCALAR.items():
+            getattr(mytorch, name)(*[x.to(dtype)] * operands)
+    return ()
+
+
 def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
@@ -203,6 +211,7 @@ TASKS = {
     "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
     "arithmetic": _arithmetic,
+    "functions": _functions,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
     "SGD": lambda: _steps("SGD"),

@@ -3,6 +3,8 @@
 Such a kernel has `accepts` and `forward` with the function's arguments, and no gradient, since the function is not an op.
 """
 
+from functools import partial
+
 import numpy as np
 
 from ..arrays import numpy_ns
@@ -51,6 +53,17 @@ def _cast(x, dtype):
 
 
 _compiled("cast", "cast", _cast)
+
+
+def _in_parts(name, *operands, out=None):
+    if out is None:
+        return parts.elementwise(name, getattr(np, name), *operands)
+    parts.update(getattr(np, name), out, *operands)
+    return out
+
+
+for _name in parts.SCALAR:
+    _compiled(_name, f"vectors:{_name}", partial(_in_parts, _name))
 
 
 def _by_rows(name, ufunc):

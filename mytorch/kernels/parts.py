@@ -11,6 +11,7 @@ vector instructions process the same elements together.
 """
 
 import math
+import sys
 from functools import lru_cache, partial
 
 import numpy as np
@@ -22,8 +23,16 @@ from .registry import ROWS
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
+_FEATURES = getattr(np._core._multiarray_umath, "__cpu_features__", {})
+# Functions that NumPy computes one number at a time on this processor, and their numbers of operands. numba/vectors.py computes several.
+SCALAR: dict[str, int] = {}
+if sys.platform == "linux" and _FEATURES.get("AVX2") and not _FEATURES.get("AVX512_SKX"):
+    SCALAR = dict.fromkeys("exp expm1 exp2 log log1p log2 log10 sin cos tan sinh cosh tanh".split(), 1)
+    SCALAR |= dict.fromkeys("arcsin arccos arctan arcsinh arccosh arctanh".split(), 1)
+    SCALAR |= {"arctan2": 2, "hypot": 2}
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal round sign where".split())
+WHOLE |= {name.replace("arc", "a") for name in SCALAR}
 _BY_ROWS: frozenset[np.ufunc] = frozenset(blocks.OF_TWO + blocks.OF_ONE)  # functions with a kernel
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import mytorch
 from mytorch.arrays import numpy_ns as xp
-from mytorch.kernels import threads
+from mytorch.arrays.blocks import LARGE
+from mytorch.kernels import parts, threads
 from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
@@ -491,3 +492,29 @@ def test_remainders_have_the_bits_of_numpy(rng, name):
         assert result.dtype == np.float32
         np.testing.assert_array_equal(result, expected)
         np.testing.assert_array_equal(np.signbit(result)[~np.isnan(result)], np.signbit(expected)[~np.isnan(result)])
+
+
+@pytest.mark.skipif(not parts.SCALAR, reason="NumPy computes vectors on this processor")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", parts.SCALAR)
+def test_functions_of_vectors(rng, name, dtype):
+    count, function = parts.SCALAR[name], getattr(xp, name)
+    special = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-42, -1e-42, 3e38, -3e38, 1e30, 88.8, -104]
+    for size in (LARGE, LARGE + 1, LARGE + 7, 3 * LARGE + 13):
+        x = np.exp(rng.uniform(-20, 6, size)) * rng.choice([-1, 1], size)
+        x = 1 + abs(x) if name == "arccosh" else np.tanh(x) if name in ("arcsin", "arccos", "arctanh") else x
+        x = x.astype(dtype)
+        x[: len(special)] = x[-len(special) :] = special
+        operands = [x, rng.permutation(x)][:count]
+        with np.errstate(all="ignore"):
+            wide = [a.astype(np.longdouble if np.finfo(np.longdouble).nmant > 52 else np.float64) for a in operands]
+            expected, found = getattr(np, name)(*wide).astype(dtype), function(*operands)
+            with threads.everything():
+                np.testing.assert_array_equal(function(*operands), found)
+            np.testing.assert_array_equal(function(*operands, out=operands[-1].copy()), found)
+            operands[0] = operands[0].copy()
+            np.testing.assert_array_equal(function(*operands, out=operands[0]), found)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_max_ulp(found, expected, 5)
+        plain = expected == 0
+        np.testing.assert_array_equal(np.signbit(found[plain]), np.signbit(expected[plain]))

@@ -18,7 +18,7 @@ import mytorch
 from mytorch import ops
 from mytorch.arrays import numpy_ns, xp_of
 from mytorch.arrays.blocks import LARGE
-from mytorch.kernels import arrays, threads
+from mytorch.kernels import arrays, parts, threads
 from mytorch.kernels.registry import SMALL
 from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
@@ -717,6 +717,16 @@ ARRAY_SAMPLES = {
     "take_last": [Sample(normal(*s), classes(s[-1], 40)) for s in [(93, 101), (5, 61, 29), (3, 7, 20, 23), (1, 9000)]],
     "flipped": [Sample(normal(93, 101), (1,)), Sample(normal(5, 61, 29), (2, 1)), Sample(normal(20000), (0,))],
     "clip": [Sample(normal(93, 101), -0.5, 0.7), Sample(normal(5, 61, 29), -np.inf, np.float32(0.1))],
+    **{
+        name: [
+            Sample(
+                *[1 + uniform(*shape) if name == "arccosh" else 0.01 + 0.98 * uniform(*shape) for _ in range(count)],
+                near=1e-6,
+            )
+            for shape in [(93, 101), (5, 61, 29), (3, 7, 20, 23)]
+        ]
+        for name, count in parts.SCALAR.items()
+    },
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],
     "cast": [
         Sample(normal(*shape), half, near=2**-8)
