@@ -23,7 +23,7 @@ from .registry import ROWS
 LEAST = blocks.SHARED  # elements of a result from which dividing can pay
 BLOCK = 1 << 17  # most elements of a part of a composed function: its intermediate results stay in the cache
 STEPS = 2  # a composed function pays `threads.WORTH` for each part and step, so it needs as many times that
-_FEATURES = getattr(np._core._multiarray_umath, "__cpu_features__", {})
+_FEATURES = getattr(sys.modules.get("numpy._core._multiarray_umath"), "__cpu_features__", {})
 # Functions that NumPy computes one number at a time on this processor, and their numbers of operands. numba/vectors.py computes several.
 SCALAR: dict[str, int] = {}
 if sys.platform == "linux" and _FEATURES.get("AVX2") and not _FEATURES.get("AVX512_SKX"):

@@ -29,6 +29,7 @@ from ..arrays import (
     dtypes,
     hollow,
     is_raw,
+    numpy_ns,
     on,
     philox,
     rejection,
@@ -630,12 +631,12 @@ def _box_muller(unit, out, mean, std):
     for start in range(0, len(unit), size):
         u, blocks = (x[start : start + size].view(eight).reshape(-1, 2) for x in (unit, out))
         radius, theta = (np.ascontiguousarray(u[:, half]).view(unit.dtype) for half in (0, 1))
-        np.log(np.subtract(dtype(1), radius, out=radius), out=radius)
+        numpy_ns.log(np.subtract(dtype(1), radius, out=radius), out=radius)
         np.sqrt(np.multiply(radius, dtype(-2), out=radius), out=radius)
         np.multiply(theta, dtype(2 * math.pi), out=theta)
-        part = np.cos(theta)
+        part = numpy_ns.cos(theta)
         blocks[:, 0] = np.multiply(radius, part, out=part).view(eight)
-        blocks[:, 1] = np.multiply(radius, np.sin(theta, out=theta), out=theta).view(eight)
+        blocks[:, 1] = np.multiply(radius, numpy_ns.sin(theta, out=theta), out=theta).view(eight)
     if std != 1.0:
         out *= dtype(std)
     if mean != 0.0:
