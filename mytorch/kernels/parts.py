@@ -29,7 +29,7 @@ SCALAR: dict[str, int] = {}
 if sys.platform == "linux" and _FEATURES.get("AVX2") and not _FEATURES.get("AVX512_SKX"):
     SCALAR = dict.fromkeys("exp expm1 exp2 log log1p log2 log10 sin cos tan sinh cosh tanh".split(), 1)
     SCALAR |= dict.fromkeys("arcsin arccos arctan arcsinh arccosh arctanh".split(), 1)
-    SCALAR |= {"arctan2": 2, "hypot": 2}
+    SCALAR["arctan2"] = 2
 # Elementwise ops of one step that is not a ufunc, or that is a compiled function, which divides its work itself.
 WHOLE = frozenset("clamp deg2rad erf erfc hardtanh rad2deg reciprocal round sign where".split())
 WHOLE |= {name.replace("arc", "a") for name in SCALAR}

@@ -67,15 +67,13 @@ def _logistic(x, target, out):
 
 @with_nan
 def _logistic_bwd(x, target, g, dx, dt, factor):
-    whole, both = g.size > 0, dt.size > 0
+    whole = g.size > 0
     for i in range(x.size):
         v, u = x[i], factor
         if whole:
             u *= g[i]
         s = np.float32(1.0) / (np.float32(1.0) + exp(-v))
         dx[i] = v if v != v else u * (s - target[i])
-        if both:
-            dt[i] = -u * v
 
 
 def _accepts(input, target, **options):
@@ -108,5 +106,8 @@ clipped_error = Kernel(
 logistic_error = Kernel(
     accepts=_accepts, LEAST=2048, TAKES=TAKES,
     forward=lambda xp, input, target: each(_logistic, input, target),
-    vjp=lambda g, input, target, needs: _gradients(_logistic_bwd, g, input, target, needs),
+    formulas={
+        "input": lambda g, input, target: _gradients(_logistic_bwd, g, input, target, (True, False))[0],
+        "target": lambda g, input: -g * input,  # which needs no target
+    },
 )  # fmt: skip
