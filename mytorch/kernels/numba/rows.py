@@ -19,10 +19,8 @@ LEAST = 0  # an outer product has small operands
 _SHORT = 16  # numbers in a row from which a loop over rows pays
 _BLOCK = 1 << 13  # numbers of a row that a thread computes at a time
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_MANY, _LONG = (
-    1 << 12,
-    128,
-)  # more blocks are not kept for the next call, and only for long rows they take much less memory than the result
+# More than _MANY blocks are not kept for the next call, and only for rows from _LONG on they take much less memory than the result.
+_MANY, _LONG = 1 << 12, 128
 
 
 @exact_inlined

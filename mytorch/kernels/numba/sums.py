@@ -19,18 +19,27 @@ _STRIP, _ROWS = 512, 256  # columns of a strip, and rows of it that are summed i
 _CACHED = 1 << 15  # elements of a block that is read twice, the second time from the cache
 
 
-@kernel
-def _sums(x, out):
-    rows, width = x.shape
-    for r in range(rows):
-        row, total = x[r], out.dtype.type(0)
-        for start in range(0, width, _BLOCK):
-            block = row[start : min(start + _BLOCK, width)]
-            part = x.dtype.type(0)
-            for i in range(len(block)):
-                part += block[i]
-            total += part
-        out[r] = total
+def _sums_of(what):
+    """Returns the loop that sums the numbers of each row (what=0), their magnitudes (1) or their squares (2)."""
+
+    @kernel
+    def loop(x, out):
+        rows, width = x.shape
+        for r in range(rows):
+            row, total = x[r], out.dtype.type(0)
+            for start in range(0, width, _BLOCK):
+                block = row[start : min(start + _BLOCK, width)]
+                part = x.dtype.type(0)
+                for i in range(len(block)):
+                    v = block[i]
+                    part += v if what == 0 else abs(v) if what == 1 else v * v
+                total += part
+            out[r] = total
+
+    return loop
+
+
+_sums, _sums_of_magnitudes, _sums_of_squares = map(_sums_of, range(3))
 
 
 @kernel
@@ -67,34 +76,6 @@ def _column_sums(own, x, out):
                 total[i] += image[r, first + i]
         for i in range(last - first):
             out[t // strips, first + i] = total[i]
-
-
-@kernel
-def _sums_of_squares(x, out):
-    rows, width = x.shape
-    for r in range(rows):
-        row, total = x[r], 0.0
-        for start in range(0, width, _BLOCK):
-            block = row[start : min(start + _BLOCK, width)]
-            part = np.float32(0.0)
-            for i in range(len(block)):
-                part += block[i] * block[i]
-            total += part
-        out[r] = total
-
-
-@kernel
-def _sums_of_magnitudes(x, out):
-    rows, width = x.shape
-    for r in range(rows):
-        row, total = x[r], 0.0
-        for start in range(0, width, _BLOCK):
-            block = row[start : min(start + _BLOCK, width)]
-            part = np.float32(0.0)
-            for i in range(len(block)):
-                part += abs(block[i])
-            total += part
-        out[r] = total
 
 
 @kernel
