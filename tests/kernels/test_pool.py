@@ -217,6 +217,37 @@ def test_closures_from_the_cache_keep_their_code(tmp_path):
         subprocess.run([sys.executable, str(program), *factors], env=environment, check=True)
 
 
+SIGNATURES = """
+import sys
+import numpy as np
+from mytorch.kernels import threads
+from mytorch.kernels.numba.cache import cached
+
+@cached()
+def double(x):
+    for i in range(len(x)):
+        x[i] *= 2
+
+for dtype in sys.argv[1:]:
+    x = np.ones(9, dtype)
+    threads.in_chunks(double, 3, (x,))
+    double(x)
+    assert (x == 4).all(), (dtype, x)
+assert not double.stats.cache_misses or len(sys.argv) == 2, double.stats
+"""
+
+
+def test_signatures_that_processes_compile_at_the_same_time_keep_their_code(tmp_path):
+    program, dtypes = tmp_path / "program.py", ["f4", "f8", "i4", "i8", "u1", "u2"]
+    program.write_text(SIGNATURES)
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    running = [subprocess.Popen([sys.executable, str(program), dtype], env=environment) for dtype in dtypes]
+    codes = [process.wait() for process in running]
+    assert not any(codes)
+    subprocess.run([sys.executable, str(program), *dtypes], env=environment, check=True)
+
+
 def test_closures_of_kernels_contain_numbers():
     def of(other):
         @exact
