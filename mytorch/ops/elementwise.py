@@ -243,12 +243,14 @@ def pow(xp, input, other):
         >>> mytorch.pow(tensor([1.0, 2.0, 3.0]), 2).tolist()
         [1.0, 4.0, 9.0]
     """
-    if not is_raw(input) or not is_raw(other) or input.dtype.kind not in "biu":
+    kind = input.dtype.kind if hasattr(input, "dtype") else None  # on a GPU, a number is a scalar of NumPy
+    if kind == "b":
+        return input | ~other  # only False ** True is False
+    if not is_raw(other) or kind not in ("i", "u"):
         # NumPy's power is slow for 3.
         cube = type(other) in (int, float) and other == 3 and is_raw(input) and input.dtype.kind == "f"
         return input * input * input if cube else input**other
-    if input.dtype.kind == "b":
-        return input | ~other  # only False ** True is False
+    input = xp.asarray(input)
     negative = other < 0
     on_cpu = device_of(other) is CPU
     if on_cpu and not negative.any():  # on a GPU the answer would have to be waited for

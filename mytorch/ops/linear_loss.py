@@ -5,7 +5,7 @@ from ..kernels.registry import UNFIT
 from .dispatch.op import op
 from .dispatch.unwrap import raw_of, watched
 from .linalg import _linear
-from .loss import _cross_entropy, _cross_entropy_grad, class_indices
+from .loss import _cross_entropy, _cross_entropy_grad, check_classes, class_indices
 
 
 @op(name="linear_cross_entropy", dtype="same", autocast="half", integers=("target",))
@@ -57,8 +57,10 @@ def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, igno
     problem = None if plain and reduction != "none" else UNFIT
     if _linear_cross_entropy.kernels.allowed(input.device.type, fused, problem) is None:
         return None
+    index = class_indices(target, "linear_cross_entropy")
+    check_classes(index, linear_weight.shape[0], ignore_index, "linear_cross_entropy")
     return _linear_cross_entropy(
-        input, linear_weight, linear_bias, watched(class_indices(target, "linear_cross_entropy"), target), weight=raw_of(weight),
+        input, linear_weight, linear_bias, watched(index, target), weight=raw_of(weight),
         ignore_index=ignore_index, label_smoothing=float(label_smoothing), reduction=reduction, fused=fused,
         grads=get_mode().grad and any(t is not None and t.requires_grad for t in (input, linear_weight, linear_bias)),
     )  # fmt: skip

@@ -113,7 +113,7 @@ def class_indices(target, name):
     return raw
 
 
-def _check_classes(raw, classes, ignore_index, name):
+def check_classes(raw, classes, ignore_index, name):
     """Raises IndexError for class indices outside [0, classes), on devices where indices are checked."""
     if outside(raw, classes):
         bad = (raw != ignore_index) & ((raw < 0) | (raw >= classes))
@@ -190,7 +190,9 @@ def cross_entropy(
     if shape == want and shape and target.dtype.is_floating_point:
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
-        if input.dtype is not target.dtype:
+        policy = get_mode().autocast
+        in_float32 = policy is not None and policy.device_type == input.device.type  # reads each dtype, writes float32
+        if input.dtype is not target.dtype and not in_float32:
             common = dtypes.promote_types(input.dtype, target.dtype)
             input, target = input.to(common), target.to(common)
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto)
@@ -218,7 +220,7 @@ def cross_entropy(
         return losses if reduction == "none" else losses.sum() / (0.0 if reduction == "mean" else 1.0)
     refuse_grad("cross_entropy", True, weight=weight)
     index = class_indices(target, "cross_entropy").reshape(-1)
-    _check_classes(index, classes, ignore_index, "cross_entropy")
+    check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
         rows, watched(index, target), weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
         reduction=reduction, fused=fused, auto=auto,
@@ -480,7 +482,7 @@ def nll_loss(
         raise ValueError(
             f"nll_loss: expected target of shape {(n, *rest)} for input of shape {shape}, got {shape_of(target)}."
         )
-    _check_classes(index, classes, ignore_index, "nll_loss")
+    check_classes(index, classes, ignore_index, "nll_loss")
     flat = len(rest) != 1 and not isinstance(raw_of(input), ndarray)  # the kernel's form is (N, C, L)
     if flat:
         rows, index = rows.reshape(n, classes, math.prod(rest)), index.reshape(n, math.prod(rest))

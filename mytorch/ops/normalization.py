@@ -12,7 +12,7 @@ from ..arrays.memory_format import channels
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from ..kernels.registry import device_type
-from .dispatch.half import once_rounded
+from .dispatch.half import once_rounded, once_rounded_on_cpu
 from .dispatch.op import op
 from .dispatch.refused import check_dtypes, refuse_grad
 from .dispatch.unwrap import shape_of
@@ -612,8 +612,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
     if not input.numel():
         return _affine(input * 1, weight, bias).to(input.dtype)
-    out = _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
-    return out.to(input.dtype)  # float32 parameters leave 16 bits as they are
+    return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
 
 
 def _check_channels(channels, **vectors):
@@ -728,7 +727,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
     return input / (means * alpha + k) ** beta
 
 
-@once_rounded
+@once_rounded_on_cpu
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Divides vectors along a dimension by their norm.
 

@@ -25,7 +25,7 @@ def unwrap(x):
     """Converts fake arrays in nested tuples, lists and dicts to NumPy arrays; raises an error for a NumPy array."""
     if isinstance(x, ndarray):
         return x._a
-    if isinstance(x, np.ndarray) and x.ndim:
+    if isinstance(x, np.ndarray):
         raise TypeError(f"Unsupported type {type(x)}: a NumPy array was given to a CuPy function")
     if isinstance(x, (tuple, list)):
         return type(x)(unwrap(v) for v in x) if type(x) in (tuple, list) else x
@@ -638,7 +638,7 @@ def _index(index):
 def _operator(name):
     def forward(self, *others):
         for other in others:
-            if isinstance(other, np.ndarray) and other.ndim:
+            if isinstance(other, np.ndarray):
                 raise TypeError(f"Unsupported type {type(other)}")
         if name.strip("_") in ("matmul", "rmatmul"):
             cublas()

@@ -97,9 +97,10 @@ def unpack_inputs(op, inputs):
             if type(raw) in BY_ARRAY and (layout := layout_of(raw)) is not strided:
                 return raws, edges, arrays, mask, as_tensor, layout, None
         _same_device(op, raws, arrays, edges)
+    xp = namespace(raws)
     if op.dtype != "same":
-        _promote(op, inputs, raws, edges, arrays)
-    return raws, edges, arrays, mask, as_tensor, namespace(raws), half_of(raws)
+        _promote(op, inputs, raws, edges, arrays, xp)
+    return raws, edges, arrays, mask, as_tensor, xp, half_of(raws)
 
 
 def namespace(raws):
@@ -136,7 +137,7 @@ def _same_device(op, raws, arrays, edges):
             arrays[i] = Array._wrap(raws[i])
 
 
-def _promote(op, inputs, raws, edges, arrays):
+def _promote(op, inputs, raws, edges, arrays, xp):
     """Casts the promoted inputs to one dtype, by PyTorch's rules. Casts are recorded."""
     if config.pytorch_mode and op.name in _ONE_DTYPE:
         dtypes.refuse_mixed(op.name, [dtypes.from_numpy(raw.dtype) for raw in raws if is_raw(raw)])
@@ -175,7 +176,8 @@ def _promote(op, inputs, raws, edges, arrays):
                     raise RuntimeError("Integers to negative integer powers are not allowed.")
                 raws[i] = raw = dtypes.fitting(raw, result, fill=op.name == "where")
             if result.category == dtypes.INT or result.category == dtypes.BOOL:
-                raws[i] = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
+                raw = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
+                raws[i] = raw[()] if xp.kind == "cuda" else raw  # CuPy takes NumPy's scalars, and refuses its arrays
             elif type(raw) is bool:
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
