@@ -31,13 +31,13 @@ def profile(report, interpret):
     def run():
         import mytorch
 
-        step, _ = make_step(values or BASE, batch, half)
+        step, inputs, _ = make_step(values or BASE, batch, half)
         step = mytorch.compile_step(step)
         for _ in range(6):
-            step()
+            step(*inputs)
         mytorch.cuda.synchronize()
         with record(activities=[getattr(ProfilerActivity, kind)]) as recorded:
-            step()
+            step(*inputs)
             mytorch.cuda.synchronize()
         times = defaultdict(list)
         for event in recorded.events():

@@ -71,7 +71,7 @@ def gpt2_on_gpu(config):
 
 
 def make_step(values, batch, half):
-    """Returns a training step (forward, backward, clipping, AdamW) with a default batch, and the configuration."""
+    """Returns a training step (forward, backward, clipping, AdamW), a batch, and the configuration."""
     import mytorch
     from mytorch import amp
     from mytorch.nn.utils import clip_grad_norm_
@@ -84,7 +84,7 @@ def make_step(values, batch, half):
     scaler = amp.GradScaler(enabled=half == "float16")
     dtype = getattr(mytorch, half or "float32")
 
-    def step(x=x, y=y):
+    def step(x, y):
         with amp.autocast("cuda", dtype, enabled=half is not None):
             loss = model(x, y)
         scaler.scale(loss).backward()
@@ -95,15 +95,15 @@ def make_step(values, batch, half):
         optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
-    return step, config
+    return step, (x, y), config
 
 
 def _run_training(report, name, values, batch, half, captured):
     import mytorch
 
-    step, config = make_step(values, batch, half)
+    step, inputs, config = make_step(values, batch, half)
     step = mytorch.compile_step(step) if captured else step
-    _report_steps(report, name, config, batch, step, mytorch.cuda.synchronize, mytorch.cuda)
+    _report_steps(report, name, config, batch, lambda: step(*inputs), mytorch.cuda.synchronize, mytorch.cuda)
 
 
 def _measure(report, models, captured, mark=""):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import arrays as backend
+from ..arrays.errors import warn
 from ..cuda.graphs import CompiledStep, device_for
 from ..nn.module import Module
 from ..utils._pytree import tree_flatten
@@ -160,11 +161,22 @@ class _Step(Compiled):
     def __init__(self, function, warmup):
         super().__init__(function)
         self._mt_graphs = CompiledStep(function, warmup)
+        self._mt_warned = False
 
     def __call__(self, *args, **kwargs):
-        if backend.cuda_available() and device_for(tree_flatten((args, kwargs))[0]) is not None:
+        if not backend.cuda_available():
+            return super().__call__(*args, **kwargs)
+        if device_for(tree_flatten((args, kwargs))[0]) is not None:
             return self._mt_graphs(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        results = super().__call__(*args, **kwargs)
+        devices = {getattr(x, "device", None) for x in tree_flatten(results)[0]}
+        if not self._mt_warned and any(d is not None and d.type == "cuda" for d in devices):
+            self._mt_warned = True
+            warn(
+                "compile_step: a step is captured as a CUDA graph only if an argument is a tensor on the GPU. Pass the batch as "
+                "arguments; this step runs without a graph."
+            )
+        return results
 
     def reset(self) -> None:
         """Deletes all programs and graphs."""
@@ -191,7 +203,10 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
     `if loss > 3`) or read data from the CPU, and other Python code in it (counters, `model.train()`, hooks) runs only in the first
     calls. Another shape, dtype or value of an argument gets a separate graph. Learning rates may change between steps (call
     `scheduler.step()` outside). If hyperparameters, the memory of parameters or a loaded state dict change, the step is captured
-    again. Pass batches as arguments; they may be on the CPU. The results are copies, which later steps do not change.
+    again. The results are copies, which later steps do not change.
+
+    Pass the batch as arguments. One of them must be a tensor on the GPU, or the default device a GPU; the others may be on the
+    CPU. Without such an argument the step runs as on a CPU, with a warning.
 
     Use it when you have a whole step in one function: on a GPU it is captured as one graph. `compile` is for a model or
     a function inside of a larger program.

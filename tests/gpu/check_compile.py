@@ -4,6 +4,7 @@ Runs on a GPU, and over the fake CuPy, once without kernels and once with Triton
 """
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -158,3 +159,15 @@ def test_a_trace_leaves_no_trace_arrays():
     calls_of(compiled._mt_compiled)
     raws = [t._mt_data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
     assert not any(isinstance(raw, gpu.TracedGpuArray) for raw in raws)
+
+
+def test_a_step_without_a_tensor_on_the_gpu_is_not_captured_and_says_so():
+    x = mytorch.ones(3)
+    step = mytorch.compile_step(lambda factor: x * factor)
+    on_cpu = mytorch.compile_step(lambda factor: mytorch.ones(3) * factor)
+    with mytorch.device("cpu"):
+        with pytest.warns(UserWarning, match="captured as a CUDA graph only if an argument is a tensor on the GPU"):
+            assert [step(2.0).sum().item() for _ in range(5)] == [6.0] * 5
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert [on_cpu(2.0).sum().item() for _ in range(5)] == [6.0] * 5

@@ -29,6 +29,13 @@ def test_over_the_fake_cupy(name, kernels):
     )
 
 
+@pytest.mark.cpu_only
+def test_precision_under_autocast_over_the_fake_cupy():
+    """Without Triton: the precision of every function. `tests/kernels/test_triton.py` runs the kernels, too."""
+    program = HERE.parent / "kernels" / "every_op_autocast.py"
+    run_checks(program, "--device", "cuda", "--fake-cupy", "-k", "not a_kernel_reads_half")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["random", "pinned", "sync", "cupy", "compile", "memory"])
 def test_on_a_gpu(name):

@@ -12,17 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
-import fake_cupy
-import fake_triton
+if os.environ.get("MYTORCH_KERNELS_ON") != "cuda":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+    import fake_cupy
 
-fake_cupy.install()
+    fake_cupy.install()
 
 import mytorch  # noqa: E402
 from mytorch.compiler import gpu, groups  # noqa: E402
 from mytorch.compiler.program import Program  # noqa: E402
 
 if os.environ.get("TRITON_INTERPRET") == "1":
+    import fake_triton
+
     fake_triton.install()
 
 COMPILES = "MYTORCH_COMPILE_ONLY" in os.environ  # kernels are compiled, not run

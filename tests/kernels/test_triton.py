@@ -39,7 +39,7 @@ def test_in_the_interpreter(name):
 def test_over_the_fake_cupy(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
-    run_checks(HERE / name, "--device", "cuda", "--fake-cupy", TRITON_INTERPRET="1")
+    run_checks(HERE / name, "--device", "cuda", "--fake-cupy", "--all-kernels", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu
