@@ -1,13 +1,15 @@
 """Convolutions in Triton's interpreter against float64."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
+from mytorch.kernels.triton import conv
 from mytorch.kernels.triton.conv import conv_transpose, convolution
 
-from .cases import DTYPES, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, near, rand, xp
 
 
 def reference(x, w, g, stride, padding, dilation, groups):
@@ -91,3 +93,25 @@ def test_transposed_convolution(x_shape, w_shape, stride, padding, dilation, gro
     near(got[0], whole[:, :, : x_shape[2], : x_shape[3]])
     near(got[1], gw64)
     near(got[2], up64.sum((0, 2, 3)))
+
+
+@pytest.mark.skipif(not COMPILE_ONLY, reason="looks at compiled kernels")
+def test_neighboring_threads_read_neighboring_positions():
+    """Of each tile that is read from an image, 32 threads read 32 positions, also with a width that is no multiple of 16."""
+    from .compile_only import COMPILED
+
+    before = len(COMPILED)
+    x, w = rand(2, 16, 9, 55, dtype="bf16")[0], rand(64, 16, 3, 3, dtype="bf16")[0]
+    g = conv.run_forward(xp, x, w, None, (1, 1), (1, 1), (1, 1), 1)
+    conv.run_input(xp, g, w, (9, 55), (1, 1), (1, 1), (1, 1), 1)
+    conv.run_weight(xp, g, x, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+    found = 0
+    for name, compiled in list(COMPILED.values())[before:]:
+        text = compiled.asm["ttgir"]
+        layouts = dict(re.findall(r"^(#blocked\d*) = #ttg.blocked<(.*)>$", text, re.MULTILINE))
+        for shape, layout in re.findall(
+            r"tt\.load %[ab]_\d+, .*: tensor<(\d+x\d+)x!tt\.ptr<bf16>, (#blocked\d*)>", text
+        ):
+            found += 1
+            assert "threadsPerWarp = [32, 1]" in layouts[layout], (name, shape, layouts[layout])
+    assert found >= 3, found

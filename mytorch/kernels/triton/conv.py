@@ -13,6 +13,10 @@ axis. Different programs therefore sum chunks of that axis, and a second kernel 
 is treated as two dimensions with a height of 1. A transposed convolution is the input gradient used as forward; its
 gradients are then the other two products.
 
+Neighboring threads must read neighboring elements of an image. Triton cannot see from divisions by a width that they are neighbors,
+and then some of its versions let threads follow the channels. So positions are numbered in pairs (`_place`), and a test that differs
+within a pair is only part of a mask.
+
 Grid: one program for each tile (BM, BN) of the product of each group. Saved for backward: the inputs. Accumulation: float32.
 x (N, groups * ins, height, width), w (groups * outs, ins, KH, KW), out and g (N, groups * outs, out_h, out_w), contiguous.
 """
@@ -30,6 +34,27 @@ from .common import contiguous, dot, one_dtype
 from .norm import add_up
 
 
+FAR = tl.constexpr(-(1 << 30))  # added to a row, it gives a negative row, also if it is added twice
+
+
+@triton.jit
+def _place(index, height, width):
+    """Returns (n, y, x) of positions in images of this size. Numbers 2 i and 2 i + 1 are neighbors in a row.
+
+    Rows have an even length here. If the width is odd, the last x of a row is outside of the image.
+    """
+    pair = index // 2
+    pairs = (width + 1) // 2
+    row = pair // pairs
+    return (row // height).to(tl.int64), row % height, pair % pairs * 2 + index % 2
+
+
+@triton.jit
+def _inside(y, x, height, width):
+    """Returns which positions are inside of an image. As unsigned numbers, negative ones are larger than any size."""
+    return (y.to(tl.uint32) < height) & (x.to(tl.uint32) < width)
+
+
 @triton.jit
 def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
              stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
@@ -39,26 +64,22 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
     tiles_n = tl.cdiv(outs, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x)
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # o
-    count = samples * out_h * out_w
-    sample = (rows // (out_h * out_w)).to(tl.int64)
-    position = rows % (out_h * out_w)
+    sample, out_y, out_x = _place(rows, out_h, out_w)
     # Upper left corner of each position's window in the input; negative inside the padding.
-    top = position // out_w * stride_y - pad_y
-    left = position % out_w * stride_x - pad_x
-    plane = x_ptr + (sample * groups + group) * ins * height * width
+    top = tl.where(sample < samples, out_y * stride_y - pad_y, FAR)
+    left = out_x * stride_x - pad_x
+    corner = x_ptr + (sample * groups + group) * ins * height * width + (top * width + left)
     inner_size = ins * KH * KW
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, inner_size, BK):
         # Split the inner index into channel and tap, and gather the input at this tap of each window.
         inner = start + tl.arange(0, BK)  # (c, r, s)
-        channel = inner // (KH * KW)
-        y = top[:, None] + (inner % (KH * KW) // KW * step_y)[None, :]
-        x = left[:, None] + (inner % KW * step_x)[None, :]
+        down = tl.where(inner < inner_size, inner % (KH * KW) // KW * step_y, FAR)
+        right = inner % KW * step_x
         # Positions in the padding read 0, without a padded copy of x.
-        valid = (
-            (rows < count)[:, None] & (inner < inner_size)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        )
-        a = tl.load(plane[:, None] + channel[None, :] * (height * width) + y * width + x, mask=valid, other=0.0)
+        valid = _inside(top[:, None] + down[None, :], left[:, None] + right[None, :], height, width)
+        offset = inner // (KH * KW) * (height * width) + down * width + right
+        a = tl.load(corner[:, None] + offset[None, :], mask=valid, other=0.0)
         # The weight (outs, ins KH KW) is read transposed: (BK, BN).
         ptrs = w_ptr + (group * outs + cols).to(tl.int64)[None, :] * inner_size + inner[:, None]
         b = tl.load(ptrs, mask=(inner < inner_size)[:, None] & (cols < outs)[None, :], other=0.0)
@@ -66,26 +87,28 @@ def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out
     if BIAS:
         acc += tl.load(bias_ptr + group * outs + cols, mask=cols < outs, other=0.0).to(tl.float32)[None, :]
     # Channels of out are out_h * out_w elements apart.
-    offset = (sample * groups + group) * outs * (out_h * out_w) + position
+    offset = (sample * groups + group) * outs * (out_h * out_w) + (out_y * out_w + out_x)
     ptrs = out_ptr + offset[:, None] + (cols * (out_h * out_w))[None, :]
-    tl.store(ptrs, acc.to(out_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < outs)[None, :])
+    tl.store(
+        ptrs,
+        acc.to(out_ptr.dtype.element_ty),
+        mask=((sample < samples) & (out_x < out_w))[:, None] & (cols < outs)[None, :],
+    )
 
 
 @triton.jit
-def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
-           stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs, pad_y, pad_x, step_y, step_x,
+           STRIDE_Y: tl.constexpr, STRIDE_X: tl.constexpr, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
            PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
     """Computes a tile (BM positions, BN channels) of gx_ptr."""
     group = tl.program_id(1)
     tiles_n = tl.cdiv(ins, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x) of the input
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # c
-    count = samples * height * width
-    sample = (rows // (height * width)).to(tl.int64)
-    position = rows % (height * width)
+    sample, in_y, in_x = _place(rows, height, width)
     # Output y * stride - pad + tap * dilation = input position, solved for y: subtract the tap, then divide.
-    bottom = position // width + pad_y
-    right = position % width + pad_x
+    bottom = tl.where(sample < samples, in_y + pad_y, FAR)
+    right = in_x + pad_x
     plane = g_ptr + (sample * groups + group) * outs * out_h * out_w
     inner_size = outs * KH * KW
     acc = tl.zeros((BM, BN), tl.float32)
@@ -93,23 +116,31 @@ def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w,
         inner = start + tl.arange(0, BK)  # (o, r, s)
         channel = inner // (KH * KW)
         tap = inner % (KH * KW)
-        y = bottom[:, None] - (tap // KW * step_y)[None, :]
-        x = right[:, None] - (tap % KW * step_x)[None, :]
-        valid = (rows < count)[:, None] & (inner < inner_size)[None, :] & (y >= 0) & (x >= 0)
+        up = tl.where(inner < inner_size, tap // KW * step_y, -FAR)
+        y = (bottom[:, None] - up[None, :]).to(tl.uint32)  # very large if negative
+        x = (right[:, None] - (tap % KW * step_x)[None, :]).to(tl.uint32)
+        valid = _inside(y // STRIDE_Y, x // STRIDE_X, out_h, out_w)
         # Only taps for which the division is exact contribute.
-        valid = valid & (y % stride_y == 0) & (x % stride_x == 0)
-        y = y // stride_y
-        x = x // stride_x
-        valid = valid & (y < out_h) & (x < out_w)
-        a = tl.load(plane[:, None] + channel[None, :] * (out_h * out_w) + y * out_w + x, mask=valid, other=0.0)
+        if STRIDE_Y > 1:
+            valid = valid & (y % STRIDE_Y == 0)
+        if STRIDE_X > 1:
+            valid = valid & (x % STRIDE_X == 0)
+        offset = (
+            (channel * (out_h * out_w))[None, :] + (y // STRIDE_Y).to(tl.int32) * out_w + (x // STRIDE_X).to(tl.int32)
+        )
+        a = tl.load(plane[:, None] + offset, mask=valid, other=0.0)
         ptrs = w_ptr + ((group * outs + channel).to(tl.int64)[:, None] * ins + cols[None, :]) * (KH * KW) + tap[:, None]
         b = tl.load(ptrs, mask=(inner < inner_size)[:, None] & (cols < ins)[None, :], other=0.0)
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * ins + cols, mask=cols < ins, other=0.0).to(tl.float32)[None, :]
-    offset = (sample * groups + group) * ins * (height * width) + position
+    offset = (sample * groups + group) * ins * (height * width) + (in_y * width + in_x)
     ptrs = gx_ptr + offset[:, None] + (cols * (height * width))[None, :]
-    tl.store(ptrs, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
+    tl.store(
+        ptrs,
+        acc.to(gx_ptr.dtype.element_ty),
+        mask=((sample < samples) & (in_x < width))[:, None] & (cols < ins)[None, :],
+    )
 
 
 @triton.jit
@@ -123,28 +154,26 @@ def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups
     tiles_n = tl.cdiv(inner_size, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # o
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # (c, r, s)
-    channel = cols // (KH * KW)
     # Offset of each tap relative to the window's corner, including the padding.
-    tap_y = cols % (KH * KW) // KW * step_y - pad_y
+    tap_y = tl.where(cols < inner_size, cols % (KH * KW) // KW * step_y - pad_y, FAR)
     tap_x = cols % KW * step_x - pad_x
-    count = samples * out_h * out_w
-    # This chunk of the inner axis; the partial sums are written to part_ptr[chunk].
-    end = tl.minimum(count, (chunk + 1) * per_chunk)
+    tap = cols // (KH * KW) * (height * width) + tap_y * width + tap_x
     acc = tl.zeros((BM, BN), tl.float32)
-    for start in range(chunk * per_chunk, end, BK):
+    # This chunk of the inner axis; the partial sums are written to part_ptr[chunk].
+    for start in range(chunk * per_chunk, (chunk + 1) * per_chunk, BK):
         inner = start + tl.arange(0, BK)  # (n, y, x) of the output
-        sample = (inner // (out_h * out_w)).to(tl.int64)
-        position = inner % (out_h * out_w)
-        offset = (sample * groups + group) * outs * (out_h * out_w) + position
-        ptrs = g_ptr + offset[None, :] + (rows * (out_h * out_w))[:, None]
-        a = tl.load(ptrs, mask=(rows < outs)[:, None] & (inner < end)[None, :], other=0.0)
-        y = (position // out_w * stride_y)[:, None] + tap_y[None, :]
-        x = (position % out_w * stride_x)[:, None] + tap_x[None, :]
-        valid = (inner < end)[:, None] & (cols < inner_size)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        plane = (sample * groups + group) * ins * (height * width)
-        ptrs = x_ptr + plane[:, None] + (channel * (height * width))[None, :] + y * width + x
-        b = tl.load(ptrs, mask=valid, other=0.0)
-        acc = dot(a, b, acc, PRECISION)
+        sample, out_y, out_x = _place(inner, out_h, out_w)
+        valid_inner = (sample < samples) & (out_x < out_w)
+        offset = (sample * groups + group) * outs * (out_h * out_w) + (out_y * out_w + out_x)
+        ptrs = g_ptr + offset[:, None] + (rows * (out_h * out_w))[None, :]
+        a = tl.load(ptrs, mask=valid_inner[:, None] & (rows < outs)[None, :], other=0.0)
+        top = tl.where(sample < samples, out_y * stride_y, FAR)
+        left = out_x * stride_x
+        corner = x_ptr + (sample * groups + group) * ins * (height * width) + (top * width + left)
+        valid = _inside(top[:, None] + tap_y[None, :], left[:, None] + tap_x[None, :], height, width)
+        valid = valid & (out_x < out_w)[:, None]
+        b = tl.load(corner[:, None] + tap[None, :], mask=valid, other=0.0)
+        acc = dot(tl.trans(a), b, acc, PRECISION)
     ptrs = part_ptr + ((chunk * groups + group).to(tl.int64) * outs + rows)[:, None] * inner_size + cols[None, :]
     tl.store(ptrs, acc, mask=(rows < outs)[:, None] & (cols < inner_size)[None, :])
 
@@ -175,6 +204,11 @@ def _tiles(n, wide, exact):
 
 def _tiles_for(n, dtype):
     return _tiles(n, dtype.itemsize == 4, _precision(dtype) == "ieee")
+
+
+def _count(samples, size):
+    """Returns the count of positions that `_place` numbers."""
+    return samples * math.prod(size[:-1]) * (size[-1] + size[-1] % 2)
 
 
 class _Geometry:
@@ -208,13 +242,13 @@ class _Geometry:
         sizes = (*self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
         return dtype.name, _precision(dtype), power_of_2(self.samples), *sizes
 
-    def product(self, kernel, arrays, positions, channels, dtype):
+    def product(self, kernel, arrays, positions, channels, dtype, numbers, **constants):
         """Launches a kernel that computes positions × channels of each group, with the tuned tile."""
 
         def attempt(tile):
-            grid = (cdiv(self.samples * math.prod(positions), tile["BM"]) * cdiv(channels, tile["BN"]), self.groups)
-            constants = {"BIAS": arrays[2] is not None, **self.constants(dtype), **tile}
-            launch(kernel, grid, *arrays, *self.sizes, *self.steps, **constants)
+            grid = (cdiv(_count(self.samples, positions), tile["BM"]) * cdiv(channels, tile["BN"]), self.groups)
+            shared = {"BIAS": arrays[2] is not None, **self.constants(dtype), **tile}
+            launch(kernel, grid, *arrays, *self.sizes, *numbers, **constants, **shared)
 
         attempt(tuned(kernel, self.key(dtype), _tiles_for(channels, dtype), attempt))
 
@@ -226,7 +260,8 @@ def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
         geo.leave(size)
     out = xp.empty((x.shape[0], w.shape[0], *geo.out[2 - (x.ndim - 2) :]), x.dtype)
     if out.size:
-        geo.product(_forward, (*(contiguous(xp, a) for a in (x, w, bias)), out), geo.out, geo.outs, x.dtype)
+        arrays = (*(contiguous(xp, a) for a in (x, w, bias)), out)
+        geo.product(_forward, arrays, geo.out, geo.outs, x.dtype, geo.steps)
     return out
 
 
@@ -237,7 +272,9 @@ def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
     geo.leave(g.shape[2:])
     gx = xp.empty(whole, g.dtype)
     if gx.size:
-        geo.product(_input, (*(contiguous(xp, a) for a in (g, w, bias)), gx), geo.spatial, geo.ins, g.dtype)
+        arrays, (stride_y, stride_x) = (*(contiguous(xp, a) for a in (g, w, bias)), gx), geo.stride
+        numbers, constants = (*geo.padding, *geo.dilation), {"STRIDE_Y": stride_y, "STRIDE_X": stride_x}
+        geo.product(_input, arrays, geo.spatial, geo.ins, g.dtype, numbers, **constants)
     return gx
 
 
@@ -247,7 +284,7 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
     geo = _Geometry(x.shape, shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
     g, x = contiguous(xp, g), contiguous(xp, x)
-    rows = geo.samples * math.prod(geo.out)
+    rows = _count(geo.samples, geo.out)
     inner_size = geo.ins * math.prod(geo.kernel)
     result = []
 
