@@ -4,7 +4,7 @@
 #     bash benchmarks/gpu_day.sh LOGS first|second|long [options of gpu_check.py]
 #
 # first: what must be known first, in at most 7 minutes: versions and a smoke test, training steps of GPT-2 124M (eager and
-#        captured), the correctness of all kernels, PyTorch on the same GPU, the main kernels, a small model, a profile, parity.
+#        captured), the correctness of all kernels, PyTorch on the same GPU, the main kernels, a small model, profiles, parity.
 # second: in at most 3 minutes, what failed in the first (--earlier LOGS/results.jsonl), then tuned steps, products and block sizes.
 # long: everything else, without a time limit.
 #

@@ -16,12 +16,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 HEAD = """# Benchmarks
 
-This page tells you what to expect of mytorch on a CPU when you come from PyTorch: how long a step takes, how much memory it needs, and
+This page tells you what to expect of mytorch when you come from PyTorch: how long a step takes, how much memory it needs, and
 what compiling it brings. Each **ratio** is mytorch's value divided by PyTorch's, so less is better, and below 1 mytorch is faster. The two
 libraries took turns on the same machine, because a machine is not equally fast all day.
 
-Nothing here was timed on a GPU. `python benchmarks/report.py` generates the page from the results in `benchmarks/results`, together with
-[benchmarks/README.md](../benchmarks/README.md), which has the single ops, the optimizers, the cost of a call, and estimates for GPUs.
+`python benchmarks/report.py` generates the page from the results in `benchmarks/results`, together with
+[benchmarks/README.md](../benchmarks/README.md), which has the single ops, the optimizers, the cost of a call, and kernels on a GPU.
 """
 
 DETAILS = """# Benchmarks in detail
@@ -30,8 +30,8 @@ These are the measurements behind [the benchmarks page](../docs/benchmarks.md), 
 program slow. Each **ratio** is mytorch's value divided by PyTorch's. Both libraries take turns on the same machine, on one thread unless a
 table says otherwise. `python benchmarks/report.py` generates this file and that page from the results in `benchmarks/results`.
 
-Nothing here was timed on a GPU. The last two sections are estimates and compiler output; `bash benchmarks/gpu_day.sh LOGS first` checks and
-times the most important parts on a GPU in at most 7 minutes.
+The last two sections are estimates and compiler output for a GPU. `bash benchmarks/gpu_day.sh LOGS first` checks and times the most
+important parts on a GPU in at most 7 minutes.
 """
 
 TITLES = {  # section of cpu.json -> (heading, description)
@@ -494,6 +494,70 @@ def processes():
     )
 
 
+def gpu_steps():
+    """Returns the table of training steps that were measured on a GPU."""
+    results = _read("gpu.json")
+    of = {(row["section"], row["name"]): row for row in results["steps"]}
+    versions, rows = results["versions"], []
+    for ours, theirs in (("train", "torch-train"), ("small", "torch-small")):
+        for (section, name), mine in of.items():
+            if section != ours:
+                continue
+            eager, compiled = of[theirs, name], of.get((theirs, f"{name} compiled"))
+            rows.append(
+                [
+                    name.replace("xT", ", context ").replace(" bf16 B", ", batch "),
+                    _ms(mine["ms"]),
+                    _ms(eager["ms"]),
+                    _ms(compiled["ms"]) if compiled else "–",
+                    f"{mine['ms'] / eager['ms']:.2f}",
+                    f"{mine['GiB']:.3g}",
+                    f"{eager['GiB']:.3g}",
+                ]
+            )
+    return "\n".join(
+        [
+            "## GPT-2 on a GPU",
+            "",
+            "Elapsed time of one eager training step (forward, loss, backward, clipping, AdamW) with bfloat16 autocast. The ratio is to eager "
+            f"PyTorch. GPU: {versions['card'].split(',')[0]}. CuPy {versions['cupy']}, Triton {versions['triton']}, PyTorch {versions['torch']}. "
+            "Program: `benchmarks/gpu_day.sh`.",
+            "",
+            *_table(
+                ["model", "mytorch, ms", "PyTorch, ms", "PyTorch compiled, ms", "ratio", "memory, GiB", "PyTorch, GiB"],
+                rows,
+            ),
+            "",
+            "The small model's step takes as long as Python needs to start its kernels. `mytorch.compile_step` starts them all at once, as a "
+            "CUDA graph; such steps have not been timed yet.",
+            "",
+        ]
+    )
+
+
+def gpu_kernels():
+    """Returns the table of kernels that were measured on a GPU."""
+    results = _read("gpu.json")
+    versions = results["versions"]
+    rows = [
+        [row["name"], f"{row['ms']:.3f}", f"{row['floor']:.3f}", f"{row['ms'] / row['floor']:.2f}"]
+        for row in results["kernels"]
+        if row["floor"]
+    ]
+    return "\n".join(
+        [
+            "## GPU kernels",
+            "",
+            f"GPU: {versions['card'].split(',')[0]}, with {versions['TB/s']:.2f} TB/s and {versions['bf16 TFLOP/s']:.0f} TFLOP/s in bfloat16, both "
+            "measured. The lower bound is the time for a kernel's bytes or operations at these rates. Rows without a shape have 32,768 rows of "
+            "768, losses 16,384 rows of 50,304. Program: `benchmarks/gpu_day.sh`.",
+            "",
+            *_table(["kernel", "ms", "lower bound, ms", "ratio"], rows),
+            "",
+        ]
+    )
+
+
 def gpu():
     """Returns the estimates for a GPU: launches, bytes and memory of a training step."""
     budget = _read("gpu-budget.json")
@@ -621,9 +685,11 @@ GPU_NOTES = """Conclusions:
 def pages():
     """Returns {path from the root: text} of the page and of the file of details."""
     return {
-        "docs/benchmarks.md": "\n".join([HEAD, summary(), gpt2(), steps(), compiled_steps(), generation()]),
+        "docs/benchmarks.md": "\n".join(
+            [HEAD, summary(), gpt2(), gpu_steps(), steps(), compiled_steps(), generation()]
+        ),
         "benchmarks/README.md": "\n".join(
-            [DETAILS, cpu(), compiled_in_detail(), overhead(), processes(), gpu(), compiled()]
+            [DETAILS, cpu(), compiled_in_detail(), overhead(), processes(), gpu_kernels(), gpu(), compiled()]
         ),
     }
 

@@ -1,11 +1,15 @@
-"""Sections `profile` and `sanitizer`: the kernels of a captured step, and kernels at odd sizes under memcheck."""
+"""Sections `profile`, `host` and `sanitizer`: the kernels of a captured step, the Python functions of an eager one, and kernels at odd
+sizes under memcheck."""
 
+import cProfile
+import pstats
 import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 
-from .sizes import BASE, BASE_MODEL, DEVICE
+from .sizes import BASE, BASE_MODEL, DEVICE, SMALL_MODEL
 
 ODD = """
 import mytorch
@@ -45,6 +49,40 @@ def profile(report, interpret):
         for kernel, spent in sorted(times.items(), key=lambda item: -sum(item[1]))[:60]:
             report(kernel[:100], spent=sum(spent), count=len(spent))
         return {"spent": sum(map(sum, times.values())), "count": sum(map(len, times.values()))}
+
+    report.attempt(f"all of {name}", run)
+
+
+def host(report, interpret):
+    """Report the Python functions of an eager step of the small model, by their own time, in ms and calls of a step."""
+    (name, model), steps = next(iter(SMALL_MODEL.items())), 10
+
+    def run():
+        import mytorch
+
+        from .training import make_step
+
+        step, inputs, _ = make_step(*model)
+        for _ in range(steps):
+            step(*inputs)
+        mytorch.cuda.synchronize()
+        with cProfile.Profile() as profiler:
+            for _ in range(steps):
+                step(*inputs)
+        mytorch.cuda.synchronize()
+        functions = pstats.Stats(profiler).stats
+        for (file, line, function), (_, calls, own, _, _) in sorted(functions.items(), key=lambda item: -item[1][2])[
+            :50
+        ]:
+            report(
+                f"{'/'.join(Path(file).parts[-2:])}:{line} {function}"[:100],
+                spent=own / steps * 1e3,
+                count=calls / steps,
+            )
+        return {
+            "spent": sum(f[2] for f in functions.values()) / steps * 1e3,
+            "count": sum(f[1] for f in functions.values()) / steps,
+        }
 
     report.attempt(f"all of {name}", run)
 

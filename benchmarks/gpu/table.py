@@ -110,10 +110,10 @@ def table(results, names):
                     f"  {r['ms']:.3f} ms  {r['options']}{'   (the default)' if r['default'] else ''}" for r in timed
                 ]
             lines += [f"  {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
-        elif name == "profile":
+        elif name in ("profile", "host"):
             for r in own.values():
                 lines.append(
-                    f"{r['spent']:>9.3f} ms{r['count']:>6} ×  {r['name']}" if "spent" in r else _last(r["error"])
+                    f"{r['spent']:>9.3f} ms{r['count']:>6g} ×  {r['name']}" if "spent" in r else _last(r["error"])
                 )
         elif name.startswith("parity"):
             for r in own.values():

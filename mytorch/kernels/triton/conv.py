@@ -33,7 +33,6 @@ from ..launch import cdiv, launch, power_of_2, processors, tuned
 from .common import contiguous, dot, one_dtype
 from .norm import add_up
 
-
 FAR = tl.constexpr(-(1 << 30))  # added to a row, it gives a negative row, also if it is added twice
 
 
