@@ -25,6 +25,8 @@ Arguments of all kernels:
     state_ptr (8,) float32
 """
 
+from functools import lru_cache
+
 import numpy as np
 import triton
 import triton.language as tl
@@ -264,6 +266,19 @@ def _update_scale(state_ptr, growth_factor, backoff_factor, growth_interval):
 _TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
 
 
+def _chunks(xp, sizes):
+    """Returns the tensor and the first element of each chunk of tensors with these sizes, (chunks, 2)."""
+    counts = [cdiv(size, CHUNK) for size in sizes]
+    starts = np.concatenate([np.arange(count) * CHUNK for count in counts])
+    return constant(xp, np.stack([np.repeat(np.arange(len(sizes)), counts), starts], 1).astype(np.int64))
+
+
+@lru_cache(32)
+def _chunks_on(xp, device, sizes):
+    """Returns the chunks on a device. They are the same in every step, unlike the addresses of gradients."""
+    return _chunks(xp, sizes)
+
+
 class Table:
     """Table of the arrays of some tensors. It contains addresses only; the caller must keep the arrays alive.
 
@@ -285,14 +300,14 @@ class Table:
                         f"Table: expected contiguous {dtype} arrays of {first.size} elements, got {a.dtype} {a.shape}"
                         f"{'' if a.flags.c_contiguous else ', not contiguous'}."
                     )
-        rows = [[*(address(a) for a in arrays), arrays[0].size] for arrays in zip(*columns, strict=True)]
-        counts = [cdiv(row[-1], CHUNK) for row in rows]
-        starts = np.concatenate([np.arange(c) * CHUNK for c in counts])
-        self.count = len(starts)
+        rows = np.array([[*map(address, arrays), arrays[0].size] for arrays in zip(*columns, strict=True)], np.int64)
         self.arrays = len(columns)
-        self.aligned = all(number % 16 == 0 for row in rows for number in row)
-        self.table = constant(xp, np.array(rows, np.int64))
-        self.chunks = constant(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
+        self.aligned = not (rows % 16).any()
+        self.table = constant(xp, rows)
+        sizes = tuple(rows[:, -1].tolist())
+        # A graph has its own chunks, which live as long as it does.
+        self.chunks = _chunks(xp, sizes) if is_recording() else _chunks_on(xp, device_of(columns[0][0]), sizes)
+        self.count = len(self.chunks)
 
     def type(self, which):
         """Returns the Triton dtype of a column."""
