@@ -428,7 +428,6 @@ numpy_ns = Namespace(
     matmul=_numpy_matmul,
     large_product=np.matmul,  # kernels/blas.py replaces this function
     half_product=_half_product,
-    rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
     reshape=reshape,
     ascontiguousarray=ascontiguousarray,

@@ -43,7 +43,7 @@ for _name, _path in {
     "erf": "special:erf", "erfc": "special:erfc", "large_where": "choice", "sign": "rectifier:sign", "clip": "rectifier:clip", "top": "topk", "half_product": "bf16",
     "prod": "sums:prod", "large_sum": "sums:sum", "sum_of_squares": "sums:sum_of_squares",
     "sum_of_magnitudes": "sums:sum_of_magnitudes", "squared_deviations": "sums:squared_deviations",
-    "flipped": "indexing:flipped", "take_last": "indexing:take_last", "rows_product": "linear", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
+    "flipped": "indexing:flipped", "take_last": "indexing:take_last", "cumsum": "scans:cumsum", "cumprod": "scans:cumprod", "running_best": "scans:running_best",
 }.items():  # fmt: skip
     _compiled(_name, _path)
 

@@ -12,14 +12,13 @@ import threading
 
 import numpy as np
 
-from ..arrays import numpy_ns
 from . import parts, threads
 from .registry import Kernels
 
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
-# From this number of weights, up to this number of rows, numba/linear.py is faster than BLAS.
-WEIGHTS, ROWS = (1 << 16, 8)
-FAR = 1 << 23  # from this size on, the weight does not stay in the cache between products
+# numba/linear.py is faster than BLAS for few rows and a weight of at least SMALL numbers. Where OpenBLAS multiplies in place, it is
+# faster for one row and WEIGHTS numbers, or for FAR_ROWS rows and FAR numbers, which do not stay in the cache between products.
+SMALL, WEIGHTS, FAR, FAR_ROWS = 1 << 12, 1 << 16, 1 << 23, 4
 # Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
 # TURNED multiplications on.
 FEW, TURNED = 64, 9 << 14
@@ -34,6 +33,7 @@ BALANCED = (
 IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
 
 _PRODUCTS = Kernels("matrix products", cpu="mytorch.kernels.numba.gemm")
+_FEW_ROWS = Kernels("matrix products of few rows", cpu="mytorch.kernels.numba.linear")
 _gemms = {}  # character of a dtype -> address of OpenBLAS's function for products of 64-bit sizes
 _counts = None  # OpenBLAS's functions that get and set its number of threads; () for another BLAS
 _in_place = False  # True if OpenBLAS has the in-place kernels
@@ -117,6 +117,9 @@ def product(a, b, out=None):
     multiplications = a.size * b.shape[-1]
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return parts.elementwise("mul", np.multiply, a, b) if out is None else np.multiply(a, b, out)
+    turned = a.ndim == b.ndim == 2 and b.strides[0] == b.itemsize < b.strides[1]  # a @ wᵀ for a C-ordered weight w
+    if turned and (kernel := _few_rows(b.T, a, out)) is not None:
+        return kernel.forward(np, b.T, a, out)
     if multiplications >= COMPILED and threads.get_num_threads() > 1 and a.ndim == 2:
         address, count = gemm(a.dtype.char), threads.get_num_threads()
         kernel = _PRODUCTS.find("cpu", None, (a, b, out), {"address": address})
@@ -124,14 +127,7 @@ def product(a, b, out=None):
             chunks = 2 * count if multiplications >= BALANCED else count
             with one_thread():
                 return kernel.forward(np, a, b, out, address=address, chunks=chunks, width=width)
-    if (
-        out is None
-        and a.ndim == b.ndim == 2
-        and len(a) <= FEW
-        and b.strides[0] == b.itemsize < b.strides[1]
-        and a.dtype == b.dtype
-    ):
-        # a @ wᵀ with few rows: b is the transpose of a C-ordered weight.
+    if turned and out is None and len(a) <= FEW and a.dtype == b.dtype:
         few = _by_few_rows(a, b, multiplications)
         if few is not None:
             return few
@@ -182,9 +178,16 @@ def matmul(a, b, out):
 def repeated(b):
     """Returns a function (a, out) like `matmul`, for many products with the same b of few rows.
 
-    OpenBLAS multiplies a block of b in place from the first-level cache if the rows of the block are not far apart. So the blocks
-    of columns are copied once, each to contiguous memory.
+    numba/linear.py reads a copy of bᵀ. OpenBLAS multiplies a block of b in place from the first-level cache if the rows of the block
+    are not far apart, so the blocks of columns are copied once, each to contiguous memory.
     """
+    if _counts is None:
+        _openblas()
+    if not _in_place and b.size >= SMALL:
+        weight = np.ascontiguousarray(b.T)
+        kernel = _few_rows(weight, weight[:1], None)
+        if kernel is not None:
+            return lambda a, out: kernel.forward(np, weight, a, out) if len(a) <= FEW else matmul(a, b, out)
     inner, columns = b.shape
     width = next(
         (w for w in range(min(CACHED // (inner or 1), columns - 1) // 16 * 16, 31, -16) if columns % w == 0), 0
@@ -228,11 +231,17 @@ def _width(rows, inner, columns, turned):
     return next((w for w in range(width, least - 1, -16) if columns % w == 0), width)
 
 
+def _few_rows(weight, rows, out):
+    """Returns the kernel of `rows @ weightᵀ` if it is faster than BLAS, else None."""
+    if not _in_place:
+        fits = 0 < len(rows) <= FEW and weight.size >= SMALL
+    else:
+        fits = 0 < len(rows) <= (FAR_ROWS if weight.size > FAR else 1) and weight.size >= WEIGHTS
+    return _FEW_ROWS.find("cpu", None, (weight, rows, out), {}) if fits else None
+
+
 def _by_few_rows(a, b, multiplications):
-    """Returns a @ b for few rows and a column-major b by a method that is faster than BLAS; None if there is none."""
-    # A few rows of a large weight: limited by memory bandwidth, see numba/linear.py.
-    if 0 < len(a) <= (ROWS if not _in_place else 4 if b.size > FAR else 1) and b.size >= WEIGHTS:
-        return numpy_ns.rows_product(b.T, a)
+    """Returns a @ b for few rows and a column-major b by other calls of BLAS that are faster; None if there are none."""
     if _block(a, b):
         return None
     transpose = TURNED <= multiplications and len(a) > 1

@@ -105,12 +105,12 @@ class LSTM:
     def vjp(g, weight, gates, cells, hiddens, sizes, reverse, needs):
         step = _cells(gates.dtype).lstm_backward
         g_out, g_h, g_c = np.ascontiguousarray(g[0]), g[1].copy(), g[2].copy()
-        gx = np.zeros(gates.shape, gates.dtype)
+        gx, multiply = np.zeros(gates.shape, gates.dtype), blas.repeated(weight)
 
         def run(first, end):
             for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
                 step(g_out[t, n], g_h[n], g_c[n], gates[k, n], cells[k, n], gx[t, n])
-                blas.matmul(gx[t, n], weight, g_h[n])
+                multiply(gx[t, n], g_h[n])
 
         _run(run, weight, len(g_h))
         return gx, g_h, g_c, _weight_gradient(gx, hiddens, reverse) if needs[3] else None, None
@@ -146,12 +146,12 @@ class GRU:
         step = _cells(gates.dtype).gru_backward
         g_out, g_h = np.ascontiguousarray(g[0]), g[1].copy()
         gx, g_inner = np.zeros((2, *gates.shape[:2], len(weight)), gates.dtype)
-        product = np.empty_like(g_h)
+        product, multiply = np.empty_like(g_h), blas.repeated(weight)
 
         def run(first, end):
             for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
                 step(g_out[t, n], g_h[n], gates[k, n], hiddens[k, n], gx[t, n], g_inner[t, n])
-                g_h[n] += blas.matmul(g_inner[t, n], weight, product[n])
+                g_h[n] += multiply(g_inner[t, n], product[n])
 
         _run(run, weight, len(g_h))
         return gx, g_h, _weight_gradient(g_inner, hiddens, reverse), g_inner.sum((0, 1))
@@ -186,12 +186,13 @@ class RNN:
         g_out, g_h = g[0], g[1].copy()
         gx = np.zeros((*g_out.shape[:2], len(weight)), weight.dtype)
         slope = hiddens > 0 if relu else 1 - hiddens * hiddens
+        multiply = blas.repeated(weight)
 
         def run(first, end):
             for k, t, n, _ in reversed(_order(sizes, reverse, first, end)):
                 gh = np.add(g_h[n], g_out[t, n], g_h[n])
                 np.multiply(gh, slope[k + 1, n], gx[t, n])
-                blas.matmul(gx[t, n], weight, gh)
+                multiply(gx[t, n], gh)
 
         _run(run, weight, len(g_h))
         return gx, g_h, _weight_gradient(gx, hiddens, reverse)

@@ -746,7 +746,6 @@ ARRAY_SAMPLES = {
     "sum_of_squares": REDUCED,
     "sum_of_magnitudes": REDUCED,
     "squared_deviations": REDUCED,
-    "rows_product": [Sample(normal(130, 128), normal(rows, 128)) for rows in (1, 3)],
     "cumsum": [Sample(normal(*shape), axis=axis) for shape, axis in ALONG_AXES],
     "cumprod": [Sample(around_one(*shape), axis=axis) for shape, axis in ALONG_AXES],
     "running_best": [Sample(normal(*shape), dim, largest) for shape, dim in ALONG_AXES for largest in (True, False)],

@@ -155,6 +155,30 @@ def test_repeated_products_with_one_matrix_are_right(rng, monkeypatch, in_place,
             assert np.isnan(wide[:, columns:]).all()
 
 
+@loop
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("outs", [1, 3, 4, 65, 130])
+@pytest.mark.parametrize("inner", [0, 1, 5, 8, 31, 128, 131])
+def test_a_row_does_not_depend_on_the_other_rows(rng, outs, inner):
+    """The kernel for few rows: any size, in a new array or in columns of another one, on one thread or several."""
+    pytest.importorskip("numba")
+    from mytorch.kernels import threads
+    from mytorch.kernels.numba import linear
+
+    weight = rng.standard_normal((outs, inner)).astype("float32")
+    for rows in (0, 1, 2, 3, 5, 6, 7, 13, 64):
+        x = rng.standard_normal((rows, inner)).astype("float32")
+        out, wide = linear.forward(np, weight, x), np.full((rows, outs + 5), 7, np.float32)
+        np.testing.assert_allclose(out, x.astype(float) @ weight.T.astype(float), 1e-5, 1e-4)
+        linear.forward(np, weight, x, wide[:, 2:-3])
+        assert (wide[:, 2:-3] == out).all()
+        assert (wide[:, [0, 1, -3, -2, -1]] == 7).all()
+        with threads.everything():
+            assert (linear.forward(np, weight, x) == out).all()
+        for r in range(rows):
+            assert (linear.forward(np, weight, x[r : r + 1])[0] == out[r]).all()
+
+
 def test_one_thread_restores_the_threads_of_blas():
     get = (blas._openblas() or [lambda: 1])[0]
     before = get()

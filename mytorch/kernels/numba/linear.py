@@ -1,8 +1,13 @@
-"""A linear layer applied to one row or a few rows, as in text generation: the weight is read once, in memory order.
+"""Products of few rows with a weight, as in text generation and in recurrent layers.
 
-The hardware prefetcher predicts this order, so the product takes no longer than reading the weight. BLAS works on several rows of the
-weight at a time, which saves loads of x, but takes 1.6 times as long.
+    out[r, o] = sum over i of  weight[o, i] * rows[r, i]
+
+BLAS copies both matrices into blocks before it multiplies, which takes longer than a product of few rows. Here the sums of OUTS rows of
+the weight with up to ROWS rows of x form a tile of registers, vectorized over i, and each matrix is read in its own order. A sum is
+added up in the same order for any number of rows and threads, so the result of a row does not depend on the other rows.
 """
+
+import functools
 
 import numpy as np
 from llvmlite import ir
@@ -12,55 +17,116 @@ from numba.extending import intrinsic
 
 from ..threads import split
 from .common import is_float32, kernel
-from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _tile, _totals
+from .tiles import (
+    _FLOAT,
+    _LONG,
+    _VECTOR,
+    LANES,
+    REGISTERS,
+    _int,
+    _load,
+    _multiply_add,
+    _permuted,
+    _pointers,
+    _tile,
+    _totals,
+)
+
+OUTS = 4
+ROWS = 3 if REGISTERS == 16 else 6  # the sums, ROWS vectors of x and one of the weight fit into the registers
 
 
-@intrinsic
-def _dot(typing, weight, row, size, x, out, to):
-    """out[to] = weight[row] · x for rows of `size` floats, a multiple of LANES."""
+def _tile_of(outs, rows):
+    """Returns the intrinsic that computes a tile of `outs` x `rows` sums.
+
+    Element (r, o) is the sum over i < whole, a multiple of LANES, of weight[at + o * size + i] * x[row + r * size + i]. It is
+    written to the address `to` + 4 (r * step + o).
+    """
 
     def generate(context, b, signature, values):
-        weight, row, size, x, out, to = _pointers(context, b, signature, values)
-        # Four accumulators hide the latency of the multiply-add: each waits only for itself.
-        line, sums = b.gep(weight, [b.mul(row, size)]), _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * 4)
-
-        def add(at, slot):
-            _multiply_add(b, slot, _load(b, line, at, _VECTOR), _load(b, x, at, _VECTOR))
-
-        fours = b.udiv(size, _int(4 * LANES))
-        with cgutils.for_range(b, fours, intp=_LONG) as four:
-            for i, slot in enumerate(sums):
-                add(b.add(b.mul(four.index, _int(4 * LANES)), _int(i * LANES)), slot)
-        # The remaining vectors, fewer than four.
-        with cgutils.for_range_slice(b, b.mul(fours, _int(4 * LANES)), size, _int(LANES), intp=_LONG) as (at, _):
-            add(at, sums[0])
-        # Sum the four accumulators, then the lanes.
-        one, two, three, four = [b.load(slot) for slot in sums]
-        total = _totals(b, [b.fadd(b.fadd(one, two), b.fadd(three, four))])
-        b.store(b.extract_element(total, ir.Constant(_INT, 0)), b.gep(out, [to]))
+        weight, at, size, whole, x, row, to, step = _pointers(context, b, signature, values)
+        sums = _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * (outs * rows))
+        w_at = [b.add(at, b.mul(_int(o), size)) for o in range(outs)]
+        x_at = [b.add(row, b.mul(_int(r), size)) for r in range(rows)]
+        with cgutils.for_range_slice(b, _int(0), whole, _int(LANES), intp=_LONG) as (i, _):
+            xs = [_load(b, x, b.add(start, i), _VECTOR) for start in x_at]
+            for o in range(outs):
+                w = _load(b, weight, b.add(w_at[o], i), _VECTOR)
+                for r in range(rows):
+                    _multiply_add(b, sums[o * rows + r], w, xs[r])
+        out = b.inttoptr(to, _FLOAT.as_pointer())
+        for r in range(rows):
+            total = _totals(b, [b.load(sums[o * rows + r]) for o in range(outs)])
+            total = _permuted(b, total, total, list(range(outs)))
+            place = b.gep(out, [b.mul(_int(r), step)])
+            b.store(total, b.bitcast(place, total.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    floats = types.Array(types.float32, 1, "C")
-    return types.void(floats, types.int64, types.int64, floats, floats, types.int64), generate
+    floats, count = types.Array(types.float32, 1, "C"), types.int64
+
+    @intrinsic
+    def tile(typing, weight, at, size, whole, x, row, to, step):
+        return types.void(floats, count, count, count, floats, count, count, count), generate
+
+    return tile
+
+
+_many, _two, _one, _single = _tile_of(OUTS, ROWS), _tile_of(OUTS, 2), _tile_of(OUTS, 1), _tile_of(1, 1)
 
 
 @kernel
-def _dots(weight, out, x):
-    """Computes out (outputs, rows) = weight @ xᵀ. A row of the weight stays in the cache for all rows of x."""
-    weights, results = weight.reshape(-1), out.reshape(-1)
-    for i in range(len(weight)):
+def _products(weight, places, x, address, step):
+    """Computes out[:, places] = x @ weightᵀ, for the address of `out` and the distance of its rows in elements."""
+    size, count = weight.shape[1], len(x)
+    whole, many = size // LANES * LANES, count // ROWS * ROWS
+    w, xs = weight.reshape(-1), x.reshape(-1)
+    start = address + 4 * places[0] if len(places) else address
+    outs = len(weight) // OUTS * OUTS
+    for o in range(0, outs, OUTS):
+        at, to = o * size, start + 4 * o
+        for r in range(0, many, ROWS):
+            _many(w, at, size, whole, xs, r * size, to + 4 * r * step, step)
+        for r in range(many, count - 1, 2):
+            _two(w, at, size, whole, xs, r * size, to + 4 * r * step, step)
+        if (count - many) % 2:
+            _one(w, at, size, whole, xs, (count - 1) * size, to + 4 * (count - 1) * step, step)
+    for o in range(outs, len(weight)):
+        for r in range(count):
+            _single(w, o * size, size, whole, xs, r * size, start + 4 * (r * step + o), step)
+
+
+@kernel
+def _remainders(weight, places, x, out, whole):
+    """Adds the terms from `whole` on to out[:, places]."""
+    for o in range(len(weight)):
         for r in range(len(x)):
-            _dot(weights, i, weight.shape[1], x[r], results, i * len(x) + r)
+            total = out[r, places[o]]
+            for i in range(whole, weight.shape[1]):
+                total += weight[o, i] * x[r, i]
+            out[r, places[o]] = total
 
 
-def accepts(weight, rows):
-    """Accepts float32 rows whose width is a multiple of LANES, and a contiguous weight."""
-    return rows.shape[1] % LANES == 0 and is_float32(weight, rows) and weight.flags.c_contiguous
+@functools.lru_cache(256)
+def _places(count):
+    return np.arange(count)
 
 
-def forward(xp, weight, rows):
-    """Returns rows @ weightᵀ."""
-    out = np.empty((len(weight), len(rows)), np.float32)
-    split(_dots, weight.size, (weight, out), np.ascontiguousarray(rows))
-    # The kernel writes (outputs, rows), so that the threads divide the outputs. One row needs no transposition.
-    return out.reshape(1, -1) if len(rows) == 1 else np.ascontiguousarray(out.T)
+def accepts(weight, rows, out=None):
+    """Accepts float32 matrices, of which the weight is contiguous, and a result with contiguous rows."""
+    if not is_float32(weight, rows) or not weight.flags.c_contiguous or not weight.ndim == rows.ndim == 2:
+        return False
+    if out is not None and (not is_float32(out) or out.shape != (len(rows), len(weight)) or out.strides[1] != 4):
+        return False
+    return weight.shape[1] == rows.shape[1]
+
+
+def forward(xp, weight, rows, out=None):
+    """Returns rows @ weightᵀ, in `out` if it is given."""
+    if out is None:
+        out = np.empty((len(rows), len(weight)), np.float32)
+    rows, places, size = np.ascontiguousarray(rows), _places(len(weight)), weight.shape[1]
+    work = weight.size * (1 + len(rows) // OUTS)  # a tile takes about as long as reading its weights
+    split(_products, work, (weight, places), rows, out.ctypes.data, out.strides[0] // out.itemsize)
+    if size % LANES:
+        split(_remainders, out.size, (weight, places), rows, out, size // LANES * LANES)
+    return out
