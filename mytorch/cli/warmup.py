@@ -200,7 +200,7 @@ TASKS = {
         F.ctc_loss(_numbers(16, 4, 8).to(dtype).log_softmax(-1), _places(4, 3) + 1, [16] * 4, [3] * 4)
         for dtype in (mytorch.float32, mytorch.float64)
     ],
-    "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
+    "linear": lambda: nn.Linear(515, 512)(_numbers(1, 515)),
     "products": _products,
     "quantized": _quantized,
     **{f.__name__: functools.partial(_activation, f) for f in _ACTIVATIONS},

@@ -1,13 +1,14 @@
 """Small differences from PyTorch that programs have met."""
 
 import importlib
+import os
 
 import numpy as np
 import pytest
 
 import mytorch
 from mytorch import nn, optim
-from mytorch.distributed.collective_log import CollectiveLog
+from mytorch.distributed.collective_log import RING, CollectiveLog
 
 torch = pytest.importorskip("torch")
 
@@ -151,3 +152,25 @@ def test_the_error_of_monitored_barrier_names_one_or_all_missing_ranks():
     log.enter("barrier")
     assert log.missing().count("has not entered") == 2
     assert log.missing(1) == "rank 1 has not entered any collective."
+
+
+def test_a_rank_that_overwrites_its_slot_while_another_one_reads_it_does_not_disagree():
+    path = CollectiveLog.create(2)
+    ahead, behind = (CollectiveLog(path, rank, range(2)) for rank in range(2))
+    os.unlink(path)
+
+    class Slots(np.ndarray):
+        def __getitem__(self, key):
+            if isinstance(key, str) and key == "what" and self.ndim == 1:
+                while ahead.count < behind.count + RING:
+                    ahead.enter(f"broadcast {ahead.count}")
+            return super().__getitem__(key)
+
+    behind.slots = behind.slots.view(Slots)
+    for number in range(3):
+        ahead.enter(f"broadcast {number}")
+    for number in range(RING):
+        behind.enter(f"broadcast {number}")
+    behind.slots = behind.slots.view(np.ndarray)
+    with pytest.raises(ValueError, match="rank 1 calls barrier, rank 0 broadcast 16"):
+        behind.enter("barrier")
