@@ -18,7 +18,7 @@ from .registry import Kernels
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
 # numba/linear.py is faster than BLAS for few rows and a weight of at least SMALL numbers. Where OpenBLAS multiplies in place, it is
 # faster for one row and WEIGHTS numbers, or for FAR_ROWS rows and FAR numbers, which do not stay in the cache between products.
-SMALL, WEIGHTS, FAR, FAR_ROWS = 1 << 12, 1 << 16, 1 << 23, 4
+SMALL, WEIGHTS, FAR, FAR_ROWS = 1 << 14, 1 << 16, 1 << 23, 4
 # Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
 # TURNED multiplications on.
 FEW, TURNED = 64, 9 << 14

@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from ..threads import split
 from .common import is_float32, kernel
 from .tiles import (
-    _FLOAT,
     _LONG,
     _VECTOR,
     LANES,
@@ -28,6 +27,7 @@ from .tiles import (
     _multiply_add,
     _permuted,
     _pointers,
+    _store,
     _tile,
     _totals,
 )
@@ -39,12 +39,12 @@ ROWS = 3 if REGISTERS == 16 else 6  # the sums, ROWS vectors of x and one of the
 def _tile_of(outs, rows):
     """Returns the intrinsic that computes a tile of `outs` x `rows` sums.
 
-    Element (r, o) is the sum over i < whole, a multiple of LANES, of weight[at + o * size + i] * x[row + r * size + i]. It is
-    written to the address `to` + 4 (r * step + o).
+    The element of `out`, whose rows are `step` elements apart, at to + r * step + o becomes the sum over i < whole, a multiple of
+    LANES, of weight[at + o * size + i] * x[row + r * size + i].
     """
 
     def generate(context, b, signature, values):
-        weight, at, size, whole, x, row, to, step = _pointers(context, b, signature, values)
+        weight, at, size, whole, x, row, out, to, step = _pointers(context, b, signature, values)
         sums = _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * (outs * rows))
         w_at = [b.add(at, b.mul(_int(o), size)) for o in range(outs)]
         x_at = [b.add(row, b.mul(_int(r), size)) for r in range(rows)]
@@ -54,19 +54,17 @@ def _tile_of(outs, rows):
                 w = _load(b, weight, b.add(w_at[o], i), _VECTOR)
                 for r in range(rows):
                     _multiply_add(b, sums[o * rows + r], w, xs[r])
-        out = b.inttoptr(to, _FLOAT.as_pointer())
         for r in range(rows):
             total = _totals(b, [b.load(sums[o * rows + r]) for o in range(outs)])
             total = _permuted(b, total, total, list(range(outs)))
-            place = b.gep(out, [b.mul(_int(r), step)])
-            b.store(total, b.bitcast(place, total.type.as_pointer()), align=4)
+            _store(b, total, out, b.add(to, b.mul(_int(r), step)))
         return context.get_dummy_value()
 
     floats, count = types.Array(types.float32, 1, "C"), types.int64
 
     @intrinsic
-    def tile(typing, weight, at, size, whole, x, row, to, step):
-        return types.void(floats, count, count, count, floats, count, count, count), generate
+    def tile(typing, weight, at, size, whole, x, row, out, to, step):
+        return types.void(floats, count, count, count, floats, count, out, count, count), generate
 
     return tile
 
@@ -75,24 +73,23 @@ _many, _two, _one, _single = _tile_of(OUTS, ROWS), _tile_of(OUTS, 2), _tile_of(O
 
 
 @kernel
-def _products(weight, places, x, address, step):
-    """Computes out[:, places] = x @ weightᵀ, for the address of `out` and the distance of its rows in elements."""
-    size, count = weight.shape[1], len(x)
+def _products(weight, places, x, out):
+    """Computes out[:, places] = x @ weightᵀ."""
+    size, count, step = weight.shape[1], len(x), out.strides[0] // out.itemsize
     whole, many = size // LANES * LANES, count // ROWS * ROWS
     w, xs = weight.reshape(-1), x.reshape(-1)
-    start = address + 4 * places[0] if len(places) else address
     outs = len(weight) // OUTS * OUTS
     for o in range(0, outs, OUTS):
-        at, to = o * size, start + 4 * o
+        at, to = o * size, places[o]
         for r in range(0, many, ROWS):
-            _many(w, at, size, whole, xs, r * size, to + 4 * r * step, step)
+            _many(w, at, size, whole, xs, r * size, out, r * step + to, step)
         for r in range(many, count - 1, 2):
-            _two(w, at, size, whole, xs, r * size, to + 4 * r * step, step)
+            _two(w, at, size, whole, xs, r * size, out, r * step + to, step)
         if (count - many) % 2:
-            _one(w, at, size, whole, xs, (count - 1) * size, to + 4 * (count - 1) * step, step)
+            _one(w, at, size, whole, xs, (count - 1) * size, out, (count - 1) * step + to, step)
     for o in range(outs, len(weight)):
         for r in range(count):
-            _single(w, o * size, size, whole, xs, r * size, start + 4 * (r * step + o), step)
+            _single(w, o * size, size, whole, xs, r * size, out, r * step + places[o], step)
 
 
 @kernel
@@ -126,7 +123,7 @@ def forward(xp, weight, rows, out=None):
         out = np.empty((len(rows), len(weight)), np.float32)
     rows, places, size = np.ascontiguousarray(rows), _places(len(weight)), weight.shape[1]
     work = weight.size * (1 + len(rows) // OUTS)  # a tile takes about as long as reading its weights
-    split(_products, work, (weight, places), rows, out.ctypes.data, out.strides[0] // out.itemsize)
+    split(_products, work, (weight, places), rows, out)
     if size % LANES:
         split(_remainders, out.size, (weight, places), rows, out, size // LANES * LANES)
     return out
