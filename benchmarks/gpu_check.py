@@ -56,7 +56,7 @@ SECTIONS = {  # in the order in which they run
     "small": Section(20, 35, "training:small"),
     "torch-small": Section(10, 25, "training:torch_small"),
     "profile": Section(25, 40, "profile:profile"),
-    "host": Section(12, 25, "profile:host"),
+    "host": Section(6, 25, "profile:host"),
     "parity": Section(40, 55, "parity:parity"),
     # the second command: what failed, then what may be faster
     "again": Section(20, 60, "again:again"),

@@ -23,6 +23,9 @@ CHECKS = (
 )
 
 
+LONGEST = "[sync]", "[compile]", "every_op"  # tests that compile the most kernels, a minute or more; they start first
+
+
 def _pytest_or_fallback():
     """Returns pytest, or a replacement with the functions that the checks use."""
     try:
@@ -127,7 +130,7 @@ def end_of(log, characters=1000):
 class _Tests:
     """Tests marked gpu, each in a pytest process with a time limit. A test that was skipped counts as not run."""
 
-    def __init__(self, report, names=None, seconds=90):
+    def __init__(self, report, names=None, seconds=110):
         self.report, self.seconds, self.running = report, seconds, []
         self.run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short"]  # fmt: skip
         self.waiting, self.collecting = names or [], None
@@ -148,6 +151,7 @@ class _Tests:
         found = [line.strip() for line in text.splitlines() if "::" in line]
         if not found:
             self.report("pytest", error=f"no test was collected: {text[-800:]}")
+        found.sort(key=lambda name: not any(word in name for word in LONGEST))
         self.waiting = [name for name in found if name not in self.report.done][:TESTS]
 
     def are_running(self):

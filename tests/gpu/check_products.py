@@ -339,9 +339,13 @@ def test_weight_gradients(dtype):
     gw, gb = cublas.weight_gradients(g, x)
     near(gw, g64.T @ x64, 2)
     near(gb, g64.sum(0), 2)
-    gw, gb = cublas.weight_gradients(flipped(g), x[:, 3:12])
-    near(gw, g64.T @ x64[:, 3:12], 2)
-    near(gb, g64.sum(0), 2)
+    try:
+        gw, gb = cublas.weight_gradients(flipped(g), x[:, 3:12])
+    except cublas.Unsupported:  # cuBLASLt itself has no kernel with a sum for columns that are not aligned
+        assert ON_GPU
+    else:
+        near(gw, g64.T @ x64[:, 3:12], 2)
+        near(gb, g64.sum(0), 2)
     gw, gb = cublas.weight_gradients(g[:0], x[:0])
     near(gw, np.zeros((24, 16)))
     near(gb, np.zeros(24))

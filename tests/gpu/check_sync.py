@@ -137,7 +137,8 @@ def test_a_step_does_not_wait(name):
     schedule = mytorch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
     before = step(loss, model, optimizer)
     with no_sync():
-        for _ in range(3):
+        # A recurrent layer launches hundreds of kernels. CUDA's queue holds about a thousand, and then a launch waits.
+        for _ in range(1 if name == "recurrent" else 3):
             after = step(loss, model, optimizer)
             schedule.step()
     assert np.isfinite(before.item())

@@ -37,7 +37,16 @@ def test_softmax(shape, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("shape", "dim"), [((5, 1), 0), ((2, 3, 65), 1), ((3, 300, 130), 1), ((9001, 3), 0), ((2, 3, 4, 5), 2)]
+    ("shape", "dim"),
+    [
+        ((5, 1), 0),
+        ((2, 3, 65), 1),
+        ((3, 300, 130), 1),
+        ((9001, 3), 0),
+        ((2, 3, 4, 5), 2),
+        ((5, 7), -1),
+        ((4, 3, 9), -2),
+    ],
 )
 def test_softmax_along_another_axis(shape, dim, dtype):
     x, x64 = rand(*shape, dtype=dtype)

@@ -42,6 +42,14 @@ def test_over_the_fake_cupy(name):
     run_checks(HERE / name, "--device", "cuda", "--fake-cupy", "--all-kernels", TRITON_INTERPRET="1")
 
 
+@pytest.mark.parametrize("name", ["check_ops.py", "check_groups.py"])
+def test_as_on_a_gpu(name):
+    """Ops with their GPU kernels, on arrays of the fake CuPy: also kernels within gradients of gradients."""
+    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
+        pytest.skip("this release's interpreter wants NumPy before 2.4")
+    run_checks(HERE / name, "--fake-cupy", "--all-kernels", TRITON_INTERPRET="1", MYTORCH_KERNELS_ON="cuda")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
 def test_on_the_gpu(name):

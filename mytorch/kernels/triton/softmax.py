@@ -280,10 +280,10 @@ def _along_dim(log):
         return is_float(input) and input.ndim > 0 and input.size > 0
 
     def forward(xp, input, *, dim, dtype=None):
-        return run_forward(xp, input, log, dim, dtype)
+        return run_forward(xp, input, log, dim % input.ndim, dtype)
 
     def vjp(g, out, dim, dtypes, xp):
-        return (run_backward(xp, g, out, log, dim, dtypes[0]),)
+        return (run_backward(xp, g, out, log, dim % out.ndim, dtypes[0]),)
 
     return Kernel(accepts=accepts, forward=forward, vjp=vjp)
 

@@ -177,7 +177,9 @@ def _promote(op, inputs, raws, edges, arrays, xp):
                 raws[i] = raw = dtypes.fitting(raw, result, fill=op.name == "where")
             if result.category == dtypes.INT or result.category == dtypes.BOOL:
                 raw = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
-                raws[i] = raw[()] if xp.kind == "cuda" else raw  # CuPy takes NumPy's scalars, and refuses its arrays
+                raws[i] = (
+                    raw[()] if xp.kind.endswith("cuda") else raw
+                )  # CuPy takes NumPy's scalars, and refuses its arrays
             elif type(raw) is bool:
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
