@@ -522,8 +522,8 @@ def gpu_steps():
             "## GPT-2 on a GPU",
             "",
             "Elapsed time of one training step (forward, loss, backward, clipping, AdamW) with bfloat16 autocast, eager or as a CUDA graph with "
-            f"`mytorch.compile_step`. GPU: {versions['card'].split(',')[0]}. CuPy {versions['cupy']}, Triton {versions['triton']}, PyTorch {versions['torch']}. "
-            "Program: `benchmarks/gpu_day.sh`.",
+            f"`mytorch.compile_step`. `benchmarks/gpu_day.sh` measured it on an {versions['card'].split(',')[0]}, with CuPy {versions['cupy']}, "
+            f"Triton {versions['triton']} and PyTorch {versions['torch']}.",
             "",
             *_table(["model", "mytorch, ms", "PyTorch, ms", "ratio", "memory, GiB", "PyTorch, GiB"], rows),
             "",

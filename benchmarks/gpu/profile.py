@@ -70,19 +70,11 @@ def host(report, interpret):
             for _ in range(steps):
                 step(*inputs)
         mytorch.cuda.synchronize()
-        functions = pstats.Stats(profiler).stats
-        for (file, line, function), (_, calls, own, _, _) in sorted(functions.items(), key=lambda item: -item[1][2])[
-            :50
-        ]:
-            report(
-                f"{'/'.join(Path(file).parts[-2:])}:{line} {function}"[:100],
-                spent=own / steps * 1e3,
-                count=calls / steps,
-            )
-        return {
-            "spent": sum(f[2] for f in functions.values()) / steps * 1e3,
-            "count": sum(f[1] for f in functions.values()) / steps,
-        }
+        own = [(t, calls, place) for place, (_, calls, t, *_) in pstats.Stats(profiler).stats.items()]
+        for t, calls, (file, line, function) in sorted(own, reverse=True)[:50]:
+            label = f"{'/'.join(Path(file).parts[-2:])}:{line} {function}"
+            report(label[:100], spent=t / steps * 1e3, count=calls / steps)
+        return {"spent": sum(t for t, *_ in own) / steps * 1e3, "count": sum(calls for _, calls, _ in own) / steps}
 
     report.attempt(f"all of {name}", run)
 

@@ -28,25 +28,28 @@ def version(package):
     return tuple(int(part) for part in metadata.version(package).split(".")[:2])
 
 
+interprets = pytest.mark.skipif(
+    version("triton") < (3, 9) and version("numpy") >= (2, 4),
+    reason="this release's interpreter wants NumPy before 2.4",
+)
+
+
+@interprets
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("check_*.py")))
 def test_in_the_interpreter(name):
-    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
-        pytest.skip("this release's interpreter wants NumPy before 2.4")
     run_checks(HERE / name, TRITON_INTERPRET="1")
 
 
+@interprets
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("every_*.py")))
 def test_over_the_fake_cupy(name):
-    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
-        pytest.skip("this release's interpreter wants NumPy before 2.4")
     run_checks(HERE / name, "--device", "cuda", "--fake-cupy", "--all-kernels", TRITON_INTERPRET="1")
 
 
+@interprets
 @pytest.mark.parametrize("name", ["check_ops.py", "check_groups.py"])
 def test_as_on_a_gpu(name):
     """Ops with their GPU kernels, on arrays of the fake CuPy: also kernels within gradients of gradients."""
-    if version("triton") < (3, 9) and version("numpy") >= (2, 4):
-        pytest.skip("this release's interpreter wants NumPy before 2.4")
     run_checks(HERE / name, "--fake-cupy", "--all-kernels", TRITON_INTERPRET="1", MYTORCH_KERNELS_ON="cuda")
 
 
