@@ -48,16 +48,18 @@ class Section(NamedTuple):
 SECTIONS = {  # in the order in which they run
     # the first command: what must be known first
     "versions": Section(10, 60, "versions:versions"),  # the first import of the CUDA libraries reads 1 GB
-    "train": Section(45, 90, "training:train"),  # compiles about 40 kernels
+    "train": Section(30, 90, "training:train"),  # compiles about 40 kernels
     "train-captured": Section(20, 60, "training:train_captured"),
     "together": Section(100, 120, "correctness:together"),
     "torch-train": Section(35, 70, "training:torch_train"),
     "kernels": Section(60, 70, "kernels:kernels"),
     "small": Section(20, 35, "training:small"),
     "torch-small": Section(10, 25, "training:torch_small"),
-    "profile": Section(25, 40, "profile:profile"),
+    "images": Section(20, 45, "training:images"),
+    "torch-images": Section(15, 30, "training:torch_images"),
+    "profile": Section(20, 40, "profile:profile"),
     "host": Section(6, 25, "profile:host"),
-    "parity": Section(40, 55, "parity:parity"),
+    "parity": Section(25, 55, "parity:parity"),
     # the second command: what failed, then what may be faster
     "again": Section(20, 60, "again:again"),
     "train-tuned": Section(45, 80, "training:train_tuned"),

@@ -70,7 +70,7 @@ def _block(lib, c, d, stride=1):
     return _add(lib, body, nn.Sequential(nn.Conv2d(c, d, 1, stride, bias=False), nn.BatchNorm2d(d)))
 
 
-def _resnet_cifar(lib):
+def resnet_cifar(lib):
     nn = lib.nn
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), _block(lib, 16, 16), _block(lib, 16, 32, 2),
@@ -78,7 +78,7 @@ def _resnet_cifar(lib):
     )  # fmt: skip
 
 
-def _resnet18(lib):
+def resnet18(lib):
     nn, widths = lib.nn, ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
     blocks = [block for c, d, s in widths for block in (_block(lib, c, d, s), _block(lib, d, d))]
     return nn.Sequential(
@@ -173,11 +173,11 @@ def _dcgan(lib):
 
 NETWORKS = {
     "cnn_mnist": _training(_cnn_mnist, 64, 1, 28, 28),
-    "resnet_cifar": _training(_resnet_cifar, 32, 3, 32, 32),
+    "resnet_cifar": _training(resnet_cifar, 32, 3, 32, 32),
     "unet_small": _training(_unet, 4, 3, 64, 64, classes=None),
     "convnext_block": _training(_convnext, 8, 64, 28, 28, classes=None),
     "dcgan": _dcgan,
-    "resnet18_224": _training(_resnet18, 4, 3, 224, 224, classes=1000),
+    "resnet18_224": _training(resnet18, 4, 3, 224, 224, classes=1000),
 }
 
 WORKLOADS = {

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKS = (
     *sorted(f"kernels.{path.stem}" for path in (ROOT / "tests" / "kernels").glob("check_*.py")),
     "gpu.check_products",
-    "gpu.check_cudnn",
+    "gpu.check_cudnn_attention",
+    "gpu.check_cudnn_convolution",
 )
 
 

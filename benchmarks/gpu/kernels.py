@@ -179,7 +179,7 @@ def _measure(report, main):
         if cudnn is None:
             return {"value": kernel.problem}
         if not cudnn.accepts(*inputs, causal=causal, scale=scale):
-            raise RuntimeError("; ".join(cudnn._said) or "cuDNN does not take it")
+            raise RuntimeError("; ".join(cudnn.attention.warned) or "cuDNN does not take it")
         out, stats = cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash)
 
         def back():
@@ -206,7 +206,7 @@ def _measure(report, main):
             both()
         timed(f"attention by cuDNN captured, both ways {label}", captured.replay, flops=3.5 * flops)
         report.attempt(f"host time of attention by cuDNN both ways {label}", lambda: host_time(cp, both))
-        assert not cudnn._said, cudnn._said
+        assert not cudnn.attention.warned, cudnn.attention.warned
         return None
 
     def wide():

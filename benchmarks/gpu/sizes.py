@@ -5,6 +5,7 @@ ROWS, WIDTH, CLASSES = 32768, 768, 50304
 HEADS, LONG = (32, 12, 1024, 64), (4, 16, 4096, 128)
 LOSSES = 16384  # rows
 CONV, GROUPED = (128, 64, 56, 56), (32, 128, 56, 56)
+IMAGES, NETWORK = (64, 3, 224, 224), "resnet18"  # a network of benchmarks/cpu/convolutions.py
 SQUARE, BATCHED = 8192, (384, 1024, 64)
 TIME_STEPS, STEPS = 4.0, 5  # seconds of training steps, steps between two synchronizations
 REPEATS, HOST_CALLS, CASES = 9, 1000, None  # measured launches, calls for the CPU time, cases of each check

@@ -51,7 +51,7 @@ def verdict(row, card=""):
 
 def _torch_steps(results):
     """Returns the steps of PyTorch in this run by name."""
-    names = ("torch-train", "torch-small", "torch-more")
+    names = ("torch-train", "torch-small", "torch-images", "torch-more")
     rows = [row for name in names for row in results.get(name, {}).get("rows", [])]
     return {row["name"]: row for row in rows if "ms" in row}
 
@@ -139,14 +139,15 @@ def _step_lines(results, name):
             other = torch.get(_counterpart(r["name"])) if library == "mytorch" else None
             ratio = f"{r['ms'] / other['ms']:.2f}" if other else "-"
             state = verdict(r, card) if library == "mytorch" else ""
-            figures = f"{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{float(r['loss']):>9.3f}{ratio:>11}"
+            rate = f"{r['ktok/s']:.0f}" if "ktok/s" in r else "-"
+            figures = f"{r['ms']:>9.2f}{rate:>9}{r['GiB']:>10.2f}{float(r['loss']):>9.3f}{ratio:>11}"
             lines.append(f"{label}{figures}  {state}")
     return lines
 
 
 def steps(results):
     """Returns all training steps, with the ratios to PyTorch's steps of the same run."""
-    names = [name for name in results if "train" in name or name in ("small", "torch-small", "torch-more")]
+    names = [name for name in results if "train" in name or name.endswith(("small", "images", "more"))]
     return "\n".join(line for name in names for line in _step_lines(results, name))
 
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .sizes import BASE_MODEL, DEVICE, MORE_MODELS, SCRIPT, SMALL_MODEL, STEPS, TANH, TIME_STEPS
+from .sizes import BASE_MODEL, DEVICE, IMAGES, MORE_MODELS, NETWORK, SCRIPT, SMALL_MODEL, STEPS, TANH, TIME_STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,8 +29,10 @@ def _card():
     return subprocess.run(["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
 
 
-def _report_steps(report, name, config, batch, step, wait, memory):
+def _report_steps(report, name, tokens, step, wait, memory):
     """Measure `step()`, which returns a loss, for about TIME_STEPS seconds, and report the median of groups of STEPS steps.
+
+    `tokens`: the number of tokens of a step, or None for images.
 
     Two further steps measure the memory with the module `memory`, because this measurement takes time.
     """
@@ -53,7 +55,8 @@ def _report_steps(report, name, config, batch, step, wait, memory):
         loss = step()
     wait()
     gib = memory.max_memory_allocated() / 2**30
-    report(name, ms=ms, **{"ktok/s": batch * config.context_length / ms, "GiB": gib, "loss": float(loss), "card": card})
+    rate = {} if tokens is None else {"ktok/s": tokens / ms}
+    report(name, ms=ms, **rate, **{"GiB": gib, "loss": float(loss), "card": card})
     if memory.__name__.startswith("mytorch") and "torch" in sys.modules:
         report(f"{name}: PyTorch was imported", error="Triton's native code, or another library, has imported torch")
 
@@ -103,7 +106,8 @@ def _run_training(report, name, values, batch, half, captured):
 
     step, inputs, config = make_step(values, batch, half)
     step = mytorch.compile_step(step) if captured else step
-    _report_steps(report, name, config, batch, lambda: step(*inputs), mytorch.cuda.synchronize, mytorch.cuda)
+    tokens = batch * config.context_length
+    _report_steps(report, name, tokens, lambda: step(*inputs), mytorch.cuda.synchronize, mytorch.cuda)
 
 
 def _measure(report, models, captured, mark=""):
@@ -139,6 +143,48 @@ def small(report, interpret):
     _measure(report, SMALL_MODEL, captured=True)
 
 
+def _measure_images(report, lib, device, captured):
+    """Measure SGD steps of ResNet-18 in mytorch or PyTorch, with bfloat16 by autocast, for images in both layouts."""
+    from benchmarks.cpu import convolutions
+
+    def run(name, options):
+        lib.manual_seed(0)
+        model = getattr(convolutions, NETWORK)(lib).to(device, **options)
+        optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        x = lib.randn(*IMAGES, device=device).to(**options or {"dtype": lib.float32})
+        y = lib.randint(0, 10, IMAGES[:1], device=device)
+
+        def step(x, y):
+            with lib.autocast(device, lib.bfloat16):
+                loss = lib.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = lib.compile_step(step) if captured else step
+        _report_steps(report, name, None, lambda: step(x, y), lib.cuda.synchronize, lib.cuda)
+
+    for mark, options in (("", {}), (", channels last", {"memory_format": lib.channels_last})):
+        name = f"ResNet-18 bf16 B{IMAGES[0]}{mark}{' captured' if captured else ''}"
+        report.attempt(name, lambda n=name, o=options: run(n, o))
+
+
+def images(report, interpret):
+    """Measure training on images, eager and captured."""
+    import mytorch
+
+    _measure_images(report, mytorch, "cuda", captured=False)
+    _measure_images(report, mytorch, "cuda", captured=True)
+
+
+def torch_images(report, interpret):
+    """Measure training on images in PyTorch."""
+    import torch
+
+    _measure_images(report, torch, DEVICE, captured=False)
+
+
 def train_tuned(report, interpret):
     """Measure the captured steps, as they are and with tuned block sizes and algorithms."""
     _measure(report, BASE_MODEL, captured=True)
@@ -153,9 +199,9 @@ def train_more(report, interpret):
 
     cudnn = registry.CUDNN_ATTENTION.of["cuda"].load()
     if cudnn is not None:  # the other sections use cuDNN
-        cudnn._trouble.append("measuring Triton's")
+        cudnn.attention.errors.append("measuring Triton's")
         _measure(report, BASE_MODEL, captured=True, mark=", Triton's attention")
-        cudnn._trouble.pop()
+        cudnn.attention.errors.pop()
     os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
     _measure(report, {**SMALL_MODEL, **TANH}, captured=True, mark=", tuned")
 
@@ -219,7 +265,8 @@ def _measure_torch(report, models, compiled):
 
     def run(name, model):
         step, config = _torch_step(*model, compiled)
-        _report_steps(report, name, config, model[1], step, torch.cuda.synchronize, torch.cuda)
+        tokens = model[1] * config.context_length
+        _report_steps(report, name, tokens, step, torch.cuda.synchronize, torch.cuda)
 
     for name, model in models.items():
         label = name + (" compiled" if compiled else "")

@@ -31,6 +31,8 @@ def _policy_from_environment():
 
 
 float32_matmul_precision = "highest"  # "high" and "medium" allow TF32 on a GPU; see compat/names.py
+cudnn_enabled = True  # use cuDNN for convolutions, if it is installed; `backends.cudnn.enabled`
+cudnn_deterministic = False  # `backends.cudnn.deterministic`
 convolution_tf32 = True  # allow TF32 in convolutions; `backends.cudnn.allow_tf32` in PyTorch
 check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # check indices on a GPU, which waits
 deterministic = False  # do not run kernels with an unspecified order of summation

@@ -12,7 +12,6 @@ from pathlib import Path
 from ..arrays import cuda_available, cupy_ns, device_count, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
-from ..kernels import registry
 from ..utils.collect_env import version_of
 from ..version import __version__
 from .arguments import ArgumentParser
@@ -69,10 +68,9 @@ def _cublaslt():
 
 
 def _cudnn():
-    kernel = registry.CUDNN_ATTENTION.of["cuda"]
-    if kernel.load() is None:
-        return f"does not work: {kernel.problem}"
-    return f"works: {kernel.module._library.backend_version()}"
+    cudnn = importlib.import_module("mytorch.kernels.cudnn")
+    reason = cudnn.why_not()
+    return f"does not work: {reason}" if reason else f"works: {cudnn.library().backend_version()}"
 
 
 def _nccl():
@@ -86,7 +84,7 @@ def parts():
         "CuPy": _cupy,
         "Triton": _triton,
         "cuBLASLt": _cublaslt,
-        "cuDNN's attention": _cudnn,
+        "cuDNN": _cudnn,
         "NCCL": _nccl,
     }
     found = {}

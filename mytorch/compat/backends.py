@@ -1,6 +1,10 @@
-"""Settings of PyTorch's backends. `cuda.matmul.allow_tf32` and `cudnn.allow_tf32` have an effect; others are only stored."""
+"""Settings of PyTorch's backends.
+
+`cuda.matmul.allow_tf32` and `allow_tf32`, `enabled` and `deterministic` of `cudnn` have an effect; others are only stored.
+"""
 
 import contextlib
+import importlib
 import sys
 from types import ModuleType
 
@@ -46,17 +50,20 @@ class _Settings(ModuleType):
     def _within(self, **settings):
         """Apply settings within a context or a decorated function."""
         before = {key: getattr(self, key) for key in settings}
-        vars(self).update(settings)
         try:
+            for key, value in settings.items():
+                setattr(self, key, value)
             yield
         finally:
-            vars(self).update(before)
+            for key, value in before.items():
+                setattr(self, key, value)
 
 
 def _flags(module, **defaults):
     """Add PyTorch's `flags` to a module: a context with settings. The other settings have their defaults in it."""
     for key, value in defaults.items():
-        vars(module).setdefault(key, value)
+        if not hasattr(module, key):
+            setattr(module, key, value)
     module.flags = lambda **given: module._within(**{**defaults, **given})
 
 
@@ -87,25 +94,40 @@ class _Products(_Settings):
         set_float32_matmul_precision("high" if value else "highest")
 
 
+def _switch(name, doc):
+    """Return a property that reads and sets a bool of arrays/config.py."""
+    return property(lambda self: getattr(config, name), lambda self, value: setattr(config, name, bool(value)), doc=doc)
+
+
 class _Convolutions(_Settings):
     """`backends.cudnn`."""
 
-    @property
-    def allow_tf32(self):
-        """True if a GPU may convolve float32 arrays in TF32 (default)."""
-        return config.convolution_tf32
+    allow_tf32 = _switch("convolution_tf32", "True if a GPU may convolve float32 arrays in TF32 (default).")
+    enabled = _switch("cudnn_enabled", "True if cuDNN may compute convolutions on a GPU (default).")
+    deterministic = _switch("cudnn_deterministic", "True if cuDNN must add in a specified order; False by default.")
 
-    @allow_tf32.setter
-    def allow_tf32(self, value):
-        config.convolution_tf32 = bool(value)
+    def is_available(self):
+        """Return True if there is a GPU, and cuDNN is installed and usable."""
+        return _cudnn() is not None
+
+    def version(self):
+        """Return the version of cuDNN as an int, such as 91900; None if it is not usable."""
+        library = _cudnn()
+        return library and library.backend_version()
+
+
+def _cudnn():
+    """Return cuDNN's frontend, or None."""
+    if not importlib.import_module("mytorch.cuda").is_available():
+        return None
+    cudnn = importlib.import_module("mytorch.kernels.cudnn")
+    return None if cudnn.why_not() else cudnn.library()
 
 
 __path__ = []  # marks the module as a package for imports
 # The code of array functions is NumPy's, on all processors.
 cpu = _Settings("cpu", get_cpu_capability=lambda: "DEFAULT")
-cudnn = _Convolutions(
-    "cudnn", benchmark=False, deterministic=True, enabled=False, is_available=lambda: False, version=lambda: None
-)
+cudnn = _Convolutions("cudnn", benchmark=False)
 _flags(cudnn, enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)
 cuda = _Settings(
     "cuda", matmul=_Products("cuda.matmul"), is_built=lambda: False,

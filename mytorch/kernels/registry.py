@@ -177,7 +177,8 @@ def device_type(raw):
 
 RANDOM = Kernels("random numbers", cpu="mytorch.kernels.numba.random", cuda="mytorch.kernels.triton.random")
 ROWS = Kernels("arithmetic and copies", cpu="mytorch.kernels.numba.rows")
-CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn")
+CUDNN_ATTENTION = Kernels("attention by cuDNN", cuda="mytorch.kernels.cudnn.attention")
+CUDNN_CONVOLUTIONS = Kernels("convolutions by cuDNN", cuda="mytorch.kernels.cudnn.convolution")
 CACHE = Kernels("appending to a KV cache", cuda="mytorch.kernels.triton.kv_cache")
 _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.kernels.triton.multi")
 

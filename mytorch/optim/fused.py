@@ -1,7 +1,7 @@
 """Updates all parameters of a group at once: on a GPU, one kernel launch replaces hundreds.
 
-The kernels are in `kernels/triton/multi.py`. Parameters that they do not support (half-precision moments, non-contiguous
-arrays, no Triton) are updated one at a time. An optimizer gets the group from `FusedGroup.of` and passes it to the
+The kernels are in `kernels/triton/multi.py`. Parameters that they do not support (half-precision moments, arrays
+with gaps, no Triton) are updated one at a time. An optimizer gets the group from `FusedGroup.of` and passes it to the
 `launch` method of its update rule.
 
 A small array in device memory holds the other inputs of a step: learning rate, step number, and whether gradients
@@ -52,7 +52,7 @@ class DeviceState:
 class FusedGroup:
     """A group of parameters that one kernel launch can update.
 
-    Parameters and moments are float32. Gradients are contiguous and have one dtype.
+    Parameters and moments are float32. Gradients have one dtype, and the layout of their parameters.
 
     Attributes:
         kernels: the module of the kernels.
@@ -76,9 +76,12 @@ class FusedGroup:
         kernels = registry.multi_tensor(raws, group.get("fused"))
         if kernels is None or registry.multi_tensor(grads, group.get("fused")) is None:
             return None
-        if raws[0].dtype != np.float32 or any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
+        pairs = zip(grads, raws, strict=True)
+        if raws[0].dtype != np.float32 or any(g.shape != r.shape or not kernels.match(g, r) for g, r in pairs):
             if group.get("fused"):
-                optimizer.kernels.warn("the kernel takes float32 parameters and gradients of their shapes only")
+                optimizer.kernels.warn(
+                    "the kernel takes float32 parameters and gradients of their shapes and layouts only"
+                )
             return None
         return cls(optimizer, group, kernels, params, raws, grads)
 
@@ -93,7 +96,13 @@ class FusedGroup:
         states = [self.optimizer.state[self.params[i]] for i in members]
         if any(name not in state for state in states):
             self._refuse_first()
-        return [zeros_for(state, name, self.raws[i]) for state, i in zip(states, members, strict=True)]
+        found = [zeros_for(state, name, self.raws[i]) for state, i in zip(states, members, strict=True)]
+        for n, (state, i) in enumerate(zip(states, members, strict=True)):
+            if not self.kernels.match(found[n], self.raws[i]):  # loaded from a file with another layout
+                placed = self.xp.empty_like(self.raws[i])
+                placed[...] = found[n]
+                found[n], state[name] = placed, kept(placed)
+        return found
 
     def finish(self):
         """Marks the parameters as changed."""

@@ -350,7 +350,7 @@ class Optimizer:
             *first, last = sorted(c.__name__ for c in classes if getattr(c, "launch", None) is not None)
             capturing.refuse(
                 f"this step of {type(self).__name__}",
-                f"it runs on the CPU. {', '.join(first)} and {last} can be captured, with contiguous float32 parameters "
+                f"it runs on the CPU. {', '.join(first)} and {last} can be captured, with float32 parameters "
                 "on one GPU, `fused` not False, and Triton installed.",
             )
         self._at_step = {}

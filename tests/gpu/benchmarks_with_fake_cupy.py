@@ -13,7 +13,7 @@ import fake_cupy
 import numpy as np
 
 SIZES = {
-    "ROWS": 32, "WIDTH": 16, "CLASSES": 40, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4),
+    "ROWS": 32, "WIDTH": 16, "CLASSES": 40, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4), "IMAGES": (2, 3, 4, 4), "NETWORK": "resnet_cifar",
     "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "PARITY": (3, 2), "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
     "DEVICE": "cpu", "TESTS": 1,
     "SCRIPT": ("--model_size", "demo", "--context_length", 8, "--batch_size", 2, "--train_iterations", 6, "--eval_interval", 6,
@@ -29,9 +29,9 @@ def prepare(sizes, section):
     cp = fake_cupy.install()
     fake_cublaslt.install()
     fake_cudnn.install()
-    from mytorch.kernels import cudnn
+    from mytorch.kernels.cudnn import attention
 
-    cudnn.FEW = 2
+    attention.FEW = 2
     rng = np.random.default_rng(0)
     cp.random.standard_normal = lambda size=None, dtype=float: fake_cupy.wrap(rng.standard_normal(size).astype(dtype))
     cp.random.randint = lambda low, high=None, size=None, dtype=int: fake_cupy.wrap(

@@ -5,22 +5,37 @@ import sys
 import warnings
 
 import pytest
-from check_cudnn import cudnn, library, near, rand, taken, tensor, truth, xp  # installs the fake libraries
+from check_cudnn_attention import (
+    attention,
+    library,
+    near,
+    rand,
+    taken,
+    tensor,
+    truth,
+    xp,
+)  # installs the fake libraries
 
 import mytorch
-from mytorch.kernels import registry
+from mytorch.kernels import cudnn, registry
+from mytorch.kernels.cudnn import convolution
 from mytorch.nn import functional as F
+
+operations, convolutions = attention.attention, convolution.convolutions
+
+
+def clear():
+    for table in (operations.plans, operations.errors, operations.warned, library.why):
+        table.clear()
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     """No plans and no troubles yet."""
-    for table in (cudnn._plans, cudnn._trouble, cudnn._said, library.why):
-        table.clear()
+    clear()
     library.counts.update(planned=0, executed=0, backward=0)
     yield
-    for table in (cudnn._plans, cudnn._trouble, cudnn._said, library.why):
-        table.clear()
+    clear()
 
 
 def step(shape=(2, 2, 9, 16), causal=True):
@@ -55,10 +70,10 @@ def test_no_plan_is_made_for_a_prompt():
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(cudnn, "_MOST_PLANS", 3)
+    monkeypatch.setattr(cudnn, "MOST_PLANS", 3)
     for length in range(4, 12):
         step((1, 1, length, 16))
-    assert len(cudnn._plans) == 3
+    assert len(operations.plans) == 3
 
 
 @pytest.mark.parametrize(
@@ -73,7 +88,7 @@ def test_inputs_that_cudnn_does_not_support(what, monkeypatch):
         "window": {"window": (2, 1)},
     }
     if what == "short":
-        monkeypatch.setattr(cudnn, "FEW", 128)
+        monkeypatch.setattr(attention, "FEW", 128)
     if what == "strides":  # one key head for all, by a stride of 0
         k = mytorch.Tensor._wrap(xp.broadcast_to(k._mt_data._array[:, :1], shape))
     if what == "deterministic":
@@ -108,8 +123,8 @@ def test_a_captured_step_replays_it():
     assert before["planned"] == library.counts["planned"] == 2
     assert library.counts["executed"] == before["executed"] + 2  # noted once, in the capture
     form = next(iter(run._mt_graphs._forms.values()))
-    cudnn._plans.clear()
-    assert sum(type(x) is cudnn._Plan for x in form.graph._capture.kept) == 2  # which the graph keeps
+    operations.plans.clear()
+    assert sum(type(x) is cudnn.Plan for x in form.graph._capture.kept) == 2  # which the graph keeps
 
 
 def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
@@ -120,7 +135,7 @@ def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
     graph = mytorch.cuda.CUDAGraph()
     with mytorch.cuda.graph(graph, stream=stream):
         assert taken(q, k, v, causal=False) is False
-        assert not cudnn._planned(("backward", 0, False, 0.5), {}, q._mt_data._array.dtype)
+        assert not attention._planned(("backward", 0, False, 0.5), {}, q._mt_data._array.dtype)
     assert library.counts == {"planned": 0, "executed": 0, "backward": 0}
 
 
@@ -158,9 +173,9 @@ def test_deterministic_mode_between_forward_and_backward():
 def _loaded_again(monkeypatch, **environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    cudnn._choice.cache_clear()
-    monkeypatch.setattr(cudnn, "_library", cudnn._library)
-    return registry.LazyKernel("mytorch.kernels.cudnn", "cuda")
+    attention._choice.cache_clear()
+    monkeypatch.setattr(cudnn, "_state", {})
+    return registry.LazyKernel("mytorch.kernels.cudnn.attention", "cuda")
 
 
 def test_why_not(monkeypatch):
@@ -184,4 +199,81 @@ def test_why_not(monkeypatch):
         assert kernel.problem == "nvidia-cudnn-frontend is not installed"
     finally:
         monkeypatch.undo()
-        cudnn._choice.cache_clear()
+        attention._choice.cache_clear()
+
+
+# -- convolutions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def convolved():
+    """A function that convolves, forward and backward, and returns how many plans were made and executed."""
+    for table in (convolutions.plans, convolutions.errors, convolutions.warned):
+        table.clear()
+
+    def run(shape=(2, 4, 6, 6), dtype="bf16", change=lambda x: x):
+        before = dict(library.counts)
+        x, w = tensor(change(rand(*shape, dtype=dtype)[0])), tensor(rand(8, shape[1], 3, 3, dtype=dtype)[0])
+        F.conv2d(x, w).sum().backward()
+        return tuple(library.counts[name] - before[name] for name in ("planned", "executed"))
+
+    yield run
+    for table in (convolutions.plans, convolutions.errors, convolutions.warned):
+        table.clear()
+
+
+def test_plans_of_convolutions(convolved):
+    assert convolved() == (3, 3)
+    assert convolved() == (0, 3)
+    assert convolved((2, 4, 7, 6)) == (3, 3)
+    assert convolved(dtype="fp32") == (3, 3)
+    with mytorch.backends.cudnn.flags(enabled=True, deterministic=True):
+        assert convolved() == (3, 3)
+        plan = list(convolutions.plans.values())[-1]
+        assert plan.graph.avoided == [library.numerical_note.NONDETERMINISTIC]
+    notes = library.numerical_note
+    for allowed, avoided in (
+        (True, [notes.DOWN_CONVERT_INPUTS]),
+        (False, [notes.DOWN_CONVERT_INPUTS, notes.TENSOR_CORE]),
+    ):
+        convolutions.plans.clear()
+        with mytorch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+            convolved(dtype="fp32")
+        assert [plan.graph.avoided for plan in convolutions.plans.values()] == [avoided] * 3
+
+
+def test_convolutions_that_cudnn_does_not_compute(convolved):
+    with mytorch.backends.cudnn.flags(enabled=False):
+        assert convolved() == (0, 0)
+
+    def unaligned(x):
+        flat = xp.zeros(x.size + 1, x.dtype)[1:].reshape(x.shape)
+        flat[...] = x
+        return flat
+
+    assert convolved(change=unaligned)[1] == 1  # only the input's gradient
+    library.why["execute"] = "no memory"
+    with pytest.warns(UserWarning, match=r"this convolution: no memory\. Triton's kernel is used\."):
+        assert convolved((3, 4, 6, 6))[1] == 0
+    del library.why["execute"]
+    assert convolved() == (0, 0)  # after an error
+
+
+def test_a_captured_convolution(convolved):
+    assert convolved() == (3, 3)
+    x, w = tensor(rand(2, 4, 6, 6)[0]), tensor(rand(8, 4, 3, 3)[0])
+    graph = mytorch.cuda.CUDAGraph()
+    with mytorch.cuda.graph(graph, stream=mytorch.cuda.Stream()):
+        F.conv2d(x, w)
+        F.conv2d(x[:1], w)  # not prepared: Triton's
+    assert sum(type(item) is cudnn.Plan for item in graph._capture.kept) == 1
+
+
+def test_settings_of_cudnn(monkeypatch):
+    settings = mytorch.backends.cudnn
+    assert settings.is_available()
+    assert settings.version() == 91900
+    assert (settings.enabled, settings.deterministic) == (True, False)
+    monkeypatch.setattr(cudnn, "_state", {"problem": "no cuDNN"})
+    assert not settings.is_available()
+    assert settings.version() is None

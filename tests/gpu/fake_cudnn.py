@@ -1,4 +1,4 @@
-"""A fake of the Python package `cudnn`, NVIDIA's frontend of cuDNN, for the attention calls of `mytorch.kernels.cudnn`.
+"""A fake of the Python package `cudnn`, NVIDIA's frontend of cuDNN, for the calls of `mytorch.kernels.cudnn`.
 
 It has the names and arguments of `cudnn.pygraph` (versions 1.14 to 1.32) and requires the documented order of calls. It rejects
 the cases that the frontend and cuDNN 9 reject on Hopper, and computes with NumPy on the data at the given addresses.
@@ -24,6 +24,10 @@ class data_type(enum.Enum):  # noqa: N801 -- cudnn's names
 
 class heur_mode(enum.Enum):  # noqa: N801
     A, B, FALLBACK = range(3)
+
+
+class numerical_note(enum.Enum):  # noqa: N801
+    TENSOR_CORE, DOWN_CONVERT_INPUTS, NONDETERMINISTIC = range(3)
 
 
 class diagonal_alignment(enum.Enum):  # noqa: N801
@@ -78,6 +82,7 @@ class Tensor:
             given,
         )
         self.output = False
+        self.packed = False  # of a convolution
 
     def set_output(self, value):
         self.output = value
@@ -106,10 +111,16 @@ class Tensor:
         assert self.dim == list(shape), (self.name, self.dim, shape)
         assert self.data_type is kind, (self.name, self.data_type)
         assert self.given or self.output, f"{self.name} is virtual, and nobody would see it"
-        need(
-            len(self.stride) == 4 and self.stride[3] == 1,
-            f"The stride for the last dimension should be 1 for {self.name}",
-        )
+        if self.packed:
+            _, channels, height, width = self.dim
+            rows = [channels * height * width, height * width, width, 1]
+            last = [channels * height * width, 1, width * channels, channels]
+            assert self.stride in (rows, last), (self.name, self.stride)
+        else:
+            need(
+                len(self.stride) == 4 and self.stride[3] == 1,
+                f"The stride for the last dimension should be 1 for {self.name}",
+            )
 
     def array(self, pointer):
         """The array at an address, through its strides."""
@@ -125,12 +136,13 @@ STEPS = ("made", "validate", "build_operation_graph", "create_execution_plans", 
 
 
 class pygraph:  # noqa: N801
-    """One operation: attention, or its gradients."""
+    """One operation: attention, a convolution, or the gradients of one of them."""
 
     def __init__(self, *, io_data_type, intermediate_data_type, compute_data_type, handle):
         assert intermediate_data_type is compute_data_type is data_type.FLOAT
         assert handle in streams
         self.io, self.step, self.tensors, self.node = io_data_type, "made", [], None
+        self.avoided = []
 
     def tensor(self, dim, stride, data_type=data_type.NOT_SET, name="", uid=-1):
         made = Tensor(dim, stride, data_type, uid, name, given=True)
@@ -160,6 +172,33 @@ class pygraph:  # noqa: N801
         self.kind, self.scale, self.causal = kind, scale, right == 0
         return [self.node[name] for name in made]
 
+    def conv_fprop(self, image, weight, padding=(), stride=(), dilation=(), name=""):
+        return self._convolve("convolution", {"x": image, "w": weight}, "o", padding, stride, dilation)
+
+    def conv_dgrad(self, loss, filter, padding=(), stride=(), dilation=(), name=""):
+        return self._convolve("convolution's input", {"o": loss, "w": filter}, "x", padding, stride, dilation)
+
+    def conv_wgrad(self, image, loss, padding=(), stride=(), dilation=(), name=""):
+        return self._convolve("convolution's weight", {"x": image, "o": loss}, "w", padding, stride, dilation)
+
+    def _convolve(self, kind, given, made, *geometry):
+        assert self.node is None
+        assert all(x in self.tensors for x in given.values())
+        for numbers in geometry:
+            assert isinstance(numbers, list)
+            assert len(numbers) == 2
+            assert all(type(n) is int and n >= 0 for n in numbers)
+        self.kind, self.geometry = kind, geometry
+        self.node = {**given, made: Tensor(name=made)}
+        for x in self.node.values():
+            x.packed = True
+        return self.node[made]
+
+    def deselect_numeric_notes(self, notes):
+        assert self.step == "create_execution_plans"
+        assert all(isinstance(note, numerical_note) for note in notes)
+        self.avoided = notes
+
     def _next(self, step):
         assert self.step == STEPS[STEPS.index(step) - 1], f"{step} after {self.step}"
         self.step = step
@@ -167,6 +206,12 @@ class pygraph:  # noqa: N801
     def validate(self):
         self._next("validate")
         node = self.node
+        numbers = [x.uid for x in node.values()]
+        assert len(set(numbers)) == len(numbers)
+        assert min(numbers) > 0
+        if "w" in node:
+            self._validate_convolution()
+            return
         batch, heads, length, width = node["q"].dim
         _, key_heads, keys, _ = node["k"].dim
         wide = node["v"].dim[3]
@@ -175,9 +220,6 @@ class pygraph:  # noqa: N801
         shapes = {"q": q, "k": k, "v": v, "o": o, "g": o, "gq": q, "gk": k, "gv": v, "stats": (batch, heads, length, 1)}
         for name, tensor in node.items():
             tensor.check(shapes[name], data_type.FLOAT if name == "stats" else self.io)
-        numbers = [x.uid for x in node.values()]
-        assert len(set(numbers)) == len(numbers)
-        assert min(numbers) > 0
         need(
             heads % key_heads == 0, "For group-query attention, number of heads for key must be a factor of the query's"
         )
@@ -187,6 +229,17 @@ class pygraph:  # noqa: N801
         for tensor in node.values():
             steps = [s for n, s in zip(tensor.dim[:3], tensor.stride, strict=False) if n > 1]
             assert tensor.data_type is data_type.FLOAT or not any(s % 8 for s in steps), (tensor.name, tensor.stride)
+
+    def _validate_convolution(self):
+        x, w, o = (self.node[name] for name in "xwo")
+        samples, channels = x.dim[:2]
+        outs, each = w.dim[:2]
+        assert channels % each == 0
+        assert outs % (channels // each) == 0
+        sides = zip(x.dim[2:], w.dim[2:], *self.geometry, strict=True)
+        size = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, p, s, d in sides]
+        for tensor, shape in ((x, x.dim), (w, w.dim), (o, [samples, outs, *size])):
+            tensor.check(shape, self.io)
 
     def build_operation_graph(self):
         self._next("build_operation_graph")
@@ -208,7 +261,7 @@ class pygraph:  # noqa: N801
 
     def get_workspace_size(self):
         assert self.step == "build_plans"
-        return 0 if self.kind == "forward" else 4 * math.prod(self.node["q"].dim)
+        return 4 * math.prod(self.node["q"].dim) if self.kind == "backward" else 0
 
     def execute(self, tensor_to_device_buffer, workspace, handle=None):
         assert self.step == "build_plans"
@@ -228,6 +281,9 @@ class pygraph:  # noqa: N801
     def _compute(self, arrays, scratch):
         scratch[: self.get_workspace_size()] = 0xAB
         x = {name: a.astype(np.float32) for name, a in arrays.items()}
+        if "w" in x:
+            self._compute_convolution(arrays, x)
+            return
         group = x["q"].shape[1] // x["k"].shape[1]
         k, v = np.repeat(x["k"], group, 1), np.repeat(x["v"], group, 1)
         scores = x["q"] @ k.swapaxes(2, 3) * np.float32(self.scale)
@@ -246,6 +302,36 @@ class pygraph:  # noqa: N801
                 batch, heads, length, width = gradient.shape
                 gradient = gradient.reshape(batch, heads // group, group, length, width).sum(2)
             arrays[name][:] = gradient.astype(arrays[name].dtype)
+
+    def _compute_convolution(self, arrays, given):
+        """One tap after the other: the elements of x that it meets, its weights, and the outputs."""
+        x, w, o = (given[name] for name in "xwo")
+        padding, stride, dilation = self.geometry
+        samples, channels, *size = x.shape
+        outs, each, *kernel = w.shape
+        groups = channels // each
+        made = next(name for name, tensor in self.node.items() if not tensor.given)
+        padded = np.zeros((samples, groups, each, *[n + 2 * p for n, p in zip(size, padding, strict=True)]), np.float32)
+        inside = padded[(..., *[slice(p, p + n) for n, p in zip(size, padding, strict=True)])]
+        if made != "x":
+            inside[...] = x.reshape(inside.shape)
+        w = np.zeros_like(w) if made == "w" else w
+        w = w.reshape(groups, outs // groups, each, *kernel)
+        o = np.zeros_like(o) if made == "o" else o
+        o = o.reshape(samples, groups, outs // groups, *o.shape[2:])
+        for tap in np.ndindex(*kernel):
+            window = [
+                slice(t * d, t * d + (n - 1) * s + 1, s)
+                for t, d, s, n in zip(tap, dilation, stride, o.shape[3:], strict=True)
+            ]
+            met, weights = padded[(..., *window)], w[(..., *tap)]
+            if made == "o":
+                o += np.einsum("ngcyx,goc->ngoyx", met, weights)
+            elif made == "x":
+                met += np.einsum("ngoyx,goc->ngcyx", o, weights)
+            else:
+                weights += np.einsum("ngoyx,ngcyx->goc", o, met)
+        arrays[made][...] = {"x": inside, "w": w, "o": o}[made].reshape(arrays[made].shape).astype(arrays[made].dtype)
 
 
 def install():

@@ -111,7 +111,7 @@ PARTS = """
 import importlib.util
 from mytorch.cli import env
 parts = env.parts()
-assert list(parts) == ["Driver", "CuPy", "Triton", "cuBLASLt", "cuDNN's attention", "NCCL"], parts
+assert list(parts) == ["Driver", "CuPy", "Triton", "cuBLASLt", "cuDNN", "NCCL"], parts
 assert parts["Driver"].startswith("works: CUDA driver 13000")
 assert parts["CuPy"].startswith("works: 14")
 assert parts["cuBLASLt"].startswith("does not work: ")  # its fake is not installed
@@ -119,7 +119,7 @@ assert parts["NCCL"].startswith("does not work: distributed: expected CuPy with 
 if importlib.util.find_spec("triton") is None:
     assert parts["Triton"] == "does not work: Triton is not installed"
 env._cudnn = lambda: 1 / 0
-assert env.parts()["cuDNN's attention"] == "does not work: division by zero"
+assert env.parts()["cuDNN"] == "does not work: division by zero"
 lines = dict(env._gpus())
 assert lines["CuPy"] == parts["CuPy"] and lines["GPU 0"].startswith("fake, 128.0 GiB")
 """

@@ -98,6 +98,41 @@ def test_a_captured_step_trains_like_an_eager_one(name):
             )
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_network_with_its_channels_last(name):
+    """Parameters that are not in row-major order are captured too, also after loading moments in row-major order."""
+    draw = np.random.default_rng(1)
+    data = [mytorch.tensor(draw.standard_normal((4, 3, 5, 5)).astype(np.float32)) for _ in range(8)]
+    ends = []
+    for last in (False, True):
+        mytorch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 2, 3))
+        if last:
+            net = net.to(memory_format=mytorch.channels_last)
+        optimizer = OPTIMIZERS[name](net.parameters())
+
+        def step(x, net=net, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            optimizer.step()
+            return loss
+
+        run = mytorch.compile_step(step, warmup=2) if last else step
+        losses = [run(x).item() for x in data[:4]]
+        saved = optimizer.state_dict()
+        if last:
+            assert not net[0].weight.is_contiguous()
+            for state in saved["state"].values():
+                state.update({key: value.contiguous() for key, value in state.items() if key != "step"})
+        optimizer.load_state_dict(saved)
+        losses += [step(x).item() for x in data[4:]]
+        ends.append([losses, *[p.detach().cpu().numpy() for p in net.parameters()]])
+    for plain, other in zip(*ends, strict=True):
+        np.testing.assert_allclose(other, plain, rtol=2e-4, atol=2e-6)
+
+
 def test_the_graph_replays_instead_of_calling():
     calls = []
     x = mytorch.ones(3)

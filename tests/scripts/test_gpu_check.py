@@ -24,10 +24,14 @@ from benchmarks.gpu.table import failures, show, steps, summary, table, verdict 
 
 FIGURES = {  # a section, and the least number of its results
     "versions": 20, "train": 2, "train-captured": 1, "together": 60, "torch-train": 2, "kernels": 30, "small": 2, "torch-small": 1,
-    "profile": 1, "host": 40, "parity": 3, "again": 1, "train-tuned": 2, "products": 70, "blocks": 12, "sanitizer": 1, "kernels-more": 60, "torch": 60,
+    "images": 4, "torch-images": 2, "profile": 1, "host": 40, "parity": 3, "again": 1, "train-tuned": 2, "products": 70, "blocks": 12, "sanitizer": 1, "kernels-more": 60, "torch": 60,
     "correctness": 60, "train-more": 4, "torch-more": 4, "parity-more": 6, "script": 1,
 }  # fmt: skip
-RUN = ("versions,torch-train,torch-small", "versions,train,again", "versions,kernels")  # the rest takes minutes
+RUN = (
+    "versions,torch-train,torch-small,torch-images",
+    "versions,train,again",
+    "versions,kernels",
+)  # the rest takes minutes
 
 
 def gpu_check_process(folder, *flags, script=ROOT / "benchmarks/gpu_check.py"):

@@ -13,6 +13,8 @@ axis. Different programs therefore sum chunks of that axis, and a second kernel 
 is treated as two dimensions with a height of 1. A transposed convolution is the input gradient used as forward; its
 gradients are then the other two products.
 
+If cuDNN is installed, it computes these three products (cudnn/convolution.py), and the kernels here those that it does not.
+
 Neighboring threads must read neighboring elements of an image. Triton cannot see from divisions by a width that they are neighbors,
 and then some of its versions let threads follow the channels. So positions are numbered in pairs (`_place`), and a test that differs
 within a pair is only part of a mask.
@@ -30,6 +32,7 @@ import triton.language as tl
 from ...arrays import config
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors, tuned
+from ..registry import CUDNN_CONVOLUTIONS
 from .common import contiguous, dot, one_dtype
 from .norm import add_up
 
@@ -226,10 +229,12 @@ class _Geometry:
         self.groups, self.ins, self.outs = groups, channels // groups, weight_shape[0] // groups
         self.sizes = (self.samples, *self.spatial, *self.out, groups, self.ins, self.outs)
         self.steps = (*self.stride, *self.padding, *self.dilation)
+        self.is_whole = True  # the output has as many positions as windows fit into the input
 
     def leave(self, out):
         """Sets the output size: the size of a transposed convolution's input is not unique (`output_padding`)."""
-        self.out = (1, *out) if len(out) == 1 else tuple(out)
+        out = (1, *out) if len(out) == 1 else tuple(out)
+        self.is_whole, self.out = out == self.out, out
         self.sizes = (self.samples, *self.spatial, *self.out, self.groups, self.ins, self.outs)
 
     def constants(self, dtype):
@@ -252,12 +257,25 @@ class _Geometry:
         attempt(tuned(kernel, self.key(dtype), _tiles_for(channels, dtype), attempt))
 
 
+def _by_cudnn(kind, xp, shape, first, second, geo):
+    """Returns a product of a convolution by cuDNN, or None if it does not compute it."""
+    cudnn = CUDNN_CONVOLUTIONS.allowed("cuda")
+    return cudnn and cudnn.product(kind, xp, shape, first, second, geo)
+
+
+def _add_bias(xp, out, bias):
+    return out if bias is None else xp.add(out, bias.reshape(-1, *(1,) * (out.ndim - 2)), out=out)
+
+
 def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
     """Returns the convolution of (N, C, [H,] W) with (O, C / groups, [R,] S), or its first `size` positions."""
     geo = _Geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if size is not None:
         geo.leave(size)
-    out = xp.empty((x.shape[0], w.shape[0], *geo.out[2 - (x.ndim - 2) :]), x.dtype)
+    shape = (x.shape[0], w.shape[0], *geo.out[2 - (x.ndim - 2) :])
+    if (out := _by_cudnn("forward", xp, shape, x, w, geo)) is not None:
+        return _add_bias(xp, out, bias)
+    out = xp.empty(shape, x.dtype)
     if out.size:
         arrays = (*(contiguous(xp, a) for a in (x, w, bias)), out)
         geo.product(_forward, arrays, geo.out, geo.outs, x.dtype, geo.steps)
@@ -269,6 +287,8 @@ def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
     whole = (g.shape[0], w.shape[1] * groups, *shape)
     geo = _Geometry(whole, w.shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
+    if (gx := _by_cudnn("input", xp, whole, g, w, geo)) is not None:
+        return _add_bias(xp, gx, bias)
     gx = xp.empty(whole, g.dtype)
     if gx.size:
         arrays, (stride_y, stride_x) = (*(contiguous(xp, a) for a in (g, w, bias)), gx), geo.stride
@@ -282,6 +302,8 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
     geo = _Geometry(x.shape, shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
+    if (gw := _by_cudnn("weight", xp, shape, x, g, geo)) is not None:
+        return gw
     g, x = contiguous(xp, g), contiguous(xp, x)
     rows = _count(geo.samples, geo.out)
     inner_size = geo.ins * math.prod(geo.kernel)

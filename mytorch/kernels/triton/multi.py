@@ -33,6 +33,7 @@ import triton.language as tl
 
 from ...arrays import address, device_of
 from ...arrays.capturing import constant, is_recording, upload
+from ...arrays.memory_format import element_strides, is_dense
 from ..launch import cdiv, launch
 from .common import is_float, one_program
 
@@ -41,13 +42,25 @@ PLACES = 8  # length of the state
 LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(PLACES)  # indices into the state
 # For the kernels.
 _LR, _STEP, _CLIP, _FOUND_INF, _INVERSE_SCALE, _NORM, _SCALE, _GROWTH = map(tl.constexpr, range(PLACES))
-TAKES = "contiguous arrays of one dtype (float32, float16 or bfloat16) on one device"
+TAKES = "arrays without gaps in memory, of one dtype (float32, float16 or bfloat16), on one device"
 
 
 def accepts(raws):
     """Returns True if one launch supports these arrays, see TAKES."""
     dtype, device = raws[0].dtype, device_of(raws[0])
-    return is_float(raws[0]) and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is device for r in raws)
+    return is_float(raws[0]) and all(r.dtype == dtype and device_of(r) is device and _has_no_gaps(r) for r in raws)
+
+
+def _has_no_gaps(raw):
+    return raw.flags.c_contiguous or (min(raw.strides) >= 0 and is_dense(raw.shape, element_strides(raw)))
+
+
+def match(raw, other):
+    """Returns True if the elements of two arrays are in the same order in memory, so that a kernel may pair them."""
+    if raw.flags.c_contiguous and other.flags.c_contiguous:
+        return raw.size == other.size
+    steps = zip(raw.shape, raw.strides, other.strides, strict=False)
+    return raw.shape == other.shape and all(n == 1 or a * other.itemsize == b * raw.itemsize for n, a, b in steps)
 
 
 @triton.jit
@@ -85,8 +98,8 @@ def _gradient(g_ptr, inside, clip, MAXIMIZE: tl.constexpr):
 @triton.jit
 def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
            P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
-           HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """AdamW or Adam step. Columns: p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
+           ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """AdamW or Adam step. Columns: p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
@@ -123,16 +136,13 @@ def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
                 tl.store(top_ptr + index, v, mask=inside)
             p -= step_size * m / (tl.sqrt(v) * root + eps)
             tl.store(p_ptr + index, p.to(P), mask=inside)
-            if COPY:
-                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
-         MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr,
+         MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr,
          ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """SGD step. Columns: p, g[, momentum_buffer][, a half-precision copy of p]."""
+    """SGD step. Columns: p, g[, momentum_buffer]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
@@ -158,16 +168,13 @@ def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
                     g = b
             p -= lr * g
             tl.store(p_ptr + index, p.to(P), mask=inside)
-            if COPY:
-                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
-          MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
+          MAXIMIZE: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
           CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Lion step. Columns: p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
+    """Lion step. Columns: p, g, exp_avg. Source: Chen et al., 2023."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
@@ -187,9 +194,6 @@ def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2
             p = p * (1.0 - lr * decay) - lr * sign
             tl.store(m_ptr + index, beta2 * m + rest2 * g, mask=inside)
             tl.store(p_ptr + index, p.to(P), mask=inside)
-            if COPY:
-                half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
@@ -283,11 +287,11 @@ class Table:
     """Table of the arrays of some tensors. It contains addresses only; the caller must keep the arrays alive.
 
     Args:
-        xp: the namespace. columns: lists of contiguous arrays, each list of one kind (parameters, gradients, …) and
-            dtype. All lists have one array per tensor, and the arrays of a tensor have one size.
+        xp: the namespace. columns: lists of arrays without gaps, each list of one kind (parameters, gradients, …) and
+            dtype. All lists have one array per tensor, and the arrays of a tensor match: their elements have one order in memory.
 
     Raises:
-        ValueError: arrays that are not contiguous, or differ in dtype from their list or in size from their tensor.
+        ValueError: arrays with gaps, or that differ in dtype from their list or in size or layout from their tensor.
     """
 
     def __init__(self, xp, *columns):
@@ -295,10 +299,10 @@ class Table:
         self.dtypes = [column[0].dtype for column in columns]
         for column, dtype in zip(columns, self.dtypes, strict=True):
             for a, first in zip(column, columns[0], strict=True):
-                if a.dtype != dtype or a.size != first.size or not a.flags.c_contiguous or not is_float(a):
+                if a.dtype != dtype or not is_float(a) or not _has_no_gaps(a) or not match(a, first):
                     raise ValueError(
-                        f"Table: expected contiguous {dtype} arrays of {first.size} elements, got {a.dtype} {a.shape}"
-                        f"{'' if a.flags.c_contiguous else ', not contiguous'}."
+                        f"Table: expected {dtype} arrays like {first.shape} with strides {first.strides}, "
+                        f"got {a.dtype} {a.shape} with {a.strides}."
                     )
         rows = np.array([[*map(address, arrays), arrays[0].size] for arrays in zip(*columns, strict=True)], np.int64)
         self.arrays = len(columns)
@@ -318,20 +322,19 @@ class Table:
         shared = {"ARRAYS": self.arrays, "ALIGNED": self.aligned, "CHUNK": CHUNK, "BLOCK": 1024, "num_warps": 4}
         launch(kernel, (self.count,), self.table, self.chunks, *arguments, **constants, **shared)
 
-    def update(self, kernel, state, *numbers, half, **flags):
-        """Launches the kernel of a step. `half`: the last column is a half-precision copy of p."""
-        dtypes = {"P": self.type(0), "G": self.type(1), "HALF": self.type(self.arrays - 1) if half else tl.float16}
-        self.launch(kernel, state, *map(float, numbers), **dtypes, COPY=half, **flags)
+    def update(self, kernel, state, *numbers, **flags):
+        """Launches the kernel of a step."""
+        self.launch(kernel, state, *map(float, numbers), P=self.type(0), G=self.type(1), **flags)
 
 
-_tables = {}  # (address, size and dtype of every array) -> Table, the last few
+_tables = {}  # (address, shape, strides and dtype of every array) -> Table, the last few
 
 
 def table_of(xp, *columns):
-    """Returns a Table of the arrays, from the cache if a cached table has the same addresses."""
+    """Returns a Table of the arrays, from the cache if a cached table has the same addresses and layouts."""
     if is_recording():  # the arrays of a graph have their own memory pool, so the graph has its own tables
         return Table(xp, *columns)
-    key = tuple((address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
+    key = tuple((address(a), a.shape, a.strides, a.dtype) for column in columns for a in column) + (len(columns),)
     table = _tables.pop(key, None) or Table(xp, *columns)
     _tables[key] = table  # dicts keep insertion order: the most recent is last
     while len(_tables) > 32:
@@ -364,30 +367,28 @@ def update_scale(state, growth_factor, backoff_factor, growth_interval):
 
 
 def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decoupled=True, amsgrad=False, maximize=False,
-          lr_scale=1.0, half=False):  # fmt: skip
-    """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a 16-bit copy of p].
+          lr_scale=1.0):  # fmt: skip
+    """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq].
 
     Args:
         state: see `new_state`; the kernel reads lr, step, clip and found_inf.
         decoupled: the weight decay of AdamW instead of Adam. lr_scale: factor on the state's lr, for this table's group.
-        half: the last column is a half-precision copy of p, which is updated too.
     """
     logs = [np.log2(beta) if beta else -1e4 for beta in betas]
     numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], *logs, eps, weight_decay)
-    table.update(_adamw, state, *numbers, half=half, DECOUPLED=decoupled, AMSGRAD=amsgrad, MAXIMIZE=maximize)
+    table.update(_adamw, state, *numbers, DECOUPLED=decoupled, AMSGRAD=amsgrad, MAXIMIZE=maximize)
 
 
-def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0,
-        half=False):  # fmt: skip
-    """One SGD step of a table of p, g[, momentum_buffer][, a 16-bit copy of p]; arguments as adamw and optim.SGD."""
+def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0):
+    """One SGD step of a table of p, g[, momentum_buffer]; arguments as adamw and optim.SGD."""
     numbers = (lr_scale, momentum, 1.0 - dampening, weight_decay)
-    table.update(_sgd, state, *numbers, half=half, MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize)
+    table.update(_sgd, state, *numbers, MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize)
 
 
-def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, lr_scale=1.0, half=False):
-    """One Lion step of a table of p, g, exp_avg[, a 16-bit copy of p]; arguments as adamw."""
+def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, lr_scale=1.0):
+    """One Lion step of a table of p, g, exp_avg; arguments as adamw."""
     numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], weight_decay)
-    table.update(_lion, state, *numbers, half=half, MAXIMIZE=maximize)
+    table.update(_lion, state, *numbers, MAXIMIZE=maximize)
 
 
 def norm(table, state, max_norm=None, which=1):

@@ -26,14 +26,15 @@ else:
 
 import mytorch
 from mytorch.arrays import cupy_ns
-from mytorch.kernels import cudnn, registry
+from mytorch.kernels import registry
+from mytorch.kernels.cudnn import attention
 from mytorch.nn import functional as F
 from mytorch.ops.dispatch.record import RECORDS
 
 xp = cupy_ns()
 rng = np.random.default_rng(0)
-cudnn.FEW = 2
-HERE = registry.CUDNN_ATTENTION.of["cuda"].load() is not None and cudnn._here() in (9, 10)
+attention.FEW = 2
+HERE = registry.CUDNN_ATTENTION.of["cuda"].load() is not None and attention._here() in (9, 10)
 SIZES = [  # B, H, heads of keys, L, S, D, Dv, causal
     (2, 3, 3, 37, 37, 64, 64, True), (1, 4, 2, 37, 37, 40, 40, True), (2, 4, 1, 19, 53, 40, 24, False), (1, 2, 2, 53, 19, 16, 16, True),
     (3, 2, 2, 19, 53, 8, 8, True), (1, 1, 1, 2, 2, 8, 128, False), (1, 2, 1, 130, 130, 128, 128, True),
@@ -84,7 +85,7 @@ def taken(*tensors, causal):
     raws = [x._mt_data._array for x in tensors]
     options = {"keep": None, "causal": causal, "window": None, "scale": 0.5}
     kernel = RECORDS["scaled_dot_product_attention"].kernels.find("cuda", None, raws, options)
-    return getattr(kernel, "library", None) is cudnn
+    return getattr(kernel, "library", None) is attention
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"] if HERE else [])
