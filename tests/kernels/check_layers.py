@@ -36,6 +36,30 @@ def test_batch_norm(shape, dtype):
     near(grads[2], sums[0].reshape(-1), 4)
 
 
+@pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
+def test_channels_last(which):
+    """Results have the layout of the input, whatever the layout of the gradient, and equal those of other layouts."""
+
+    def placed(x, last):
+        return xp.moveaxis(xp.ascontiguousarray(xp.moveaxis(x, 1, -1)), -1, 1) if last else x
+
+    (x, _), (g, _), (w, _) = rand(3, 5, 7, 9), rand(3, 5, 7, 9), rand(5)
+    laid, up = placed(x, which[0]), placed(g, which[1])
+    for kernel, rest, options in ((batch_norm, (w, w), {"eps": 1e-5}), (channel_affine, (w, w), {})):
+        results = [kernel.forward(xp, a, *rest, **options) for a in (x, laid)]
+        if kernel is batch_norm:
+            (want, *stats), (out, *_) = results
+        else:
+            (want, out), stats = results, []
+        near(out, host(want))
+        shapes = [x.shape, w.shape, w.shape]
+        grads = [kernel.vjp(up_, a, *rest, shapes, *stats, (True,) * 3, xp) for up_, a in ((g, x), (up, laid))]
+        for a, b in zip(*grads, strict=True):
+            near(b, host(a))
+        assert out.strides == laid.strides
+        assert kernel is channel_affine or grads[1][0].strides == laid.strides
+
+
 def test_the_variance_of_numbers_far_from_zero():
     x, x64 = rand(9, 2, 301, scale=0.1, shift=1000.0)
     mean, var = batch_norm.statistics(x)

@@ -49,11 +49,13 @@ _NAMES = frozenset({"float32", "bfloat16"} | ({"float16"} if _converts_half() el
 def _narrowed(bits, out):
     for i in range(out.size):
         u = bits[i]
+        # Numba computes with 64 bits. Each value is narrowed before the selection, so that it is vectorized for 32 bits.
         # Add 0x7FFF and the lowest kept bit, then truncate: a carry rounds up, and ties go to even.
-        even = (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        even = np.uint32(u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1)))
         # A NaN keeps its sign and becomes quiet. Rounding it could give infinity.
-        nan = (u >> np.uint32(16)) & np.uint32(0x8000) | np.uint32(0x7FC0)
-        out[i] = nan if (u & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000) else even
+        nan = np.uint32(u & np.uint32(0x80000000) | np.uint32(0x7FC00000))
+        is_nan = np.int32(u & np.uint32(0x7FFFFFFF)) > np.int32(0x7F800000)
+        out[i] = np.uint32(nan if is_nan else even) >> np.uint32(16)
 
 
 @kernel

@@ -58,9 +58,10 @@ _WORDS, _LATER = 624, 397  # size of the state, and distance of the words that a
 
 @exact_inlined
 def _twisted(word, following, later):
-    mixed = (word & np.uint32(0x80000000)) | (following & np.uint32(0x7FFFFFFF))
-    odd = np.uint32(0x9908B0DF) if mixed & np.uint32(1) else np.uint32(0)
-    return later ^ (mixed >> np.uint32(1)) ^ odd
+    # Numba computes with 64 bits. Results are narrowed, so that loops are vectorized for 32 bits.
+    mixed = np.uint32((word & np.uint32(0x80000000)) | (following & np.uint32(0x7FFFFFFF)))
+    odd = np.uint32(np.uint32(0) - np.uint32(following & np.uint32(1))) & np.uint32(0x9908B0DF)
+    return np.uint32(later ^ (mixed >> np.uint32(1)) ^ odd)
 
 
 @exact
@@ -69,19 +70,22 @@ def words(state, out):
     position, done = np.int64(state[_WORDS]), 0
     while done < out.size:
         if position == _WORDS:
-            for i in range(_WORDS - _LATER):
-                state[i] = _twisted(state[i], state[i + 1], state[i + _LATER])
-            for i in range(_WORDS - _LATER, _WORDS - 1):
-                state[i] = _twisted(state[i], state[i + 1], state[i + _LATER - _WORDS])
+            for k in range(_WORDS - _LATER):
+                i = np.uint64(k)  # an unsigned index is not negative, so the compiler vectorizes the loop
+                state[i] = _twisted(state[i], state[i + np.uint64(1)], state[i + np.uint64(_LATER)])
+            for k in range(_LATER - 1):
+                i, later = np.uint64(k + _WORDS - _LATER), np.uint64(k)
+                state[i] = _twisted(state[i], state[i + np.uint64(1)], state[later])
             state[_WORDS - 1] = _twisted(state[_WORDS - 1], state[0], state[_LATER - 1])
             position = 0
         count = min(_WORDS - position, out.size - done)
+        drawn, to = state[position : position + count], out[done : done + count]
         for i in range(count):
-            word = state[position + i]
-            word ^= word >> np.uint32(11)
-            word ^= (word << np.uint32(7)) & np.uint32(0x9D2C5680)
-            word ^= (word << np.uint32(15)) & np.uint32(0xEFC60000)
-            out[done + i] = word ^ (word >> np.uint32(18))
+            word = drawn[i]
+            word = np.uint32(word ^ (word >> np.uint32(11)))
+            word = np.uint32(word ^ ((word << np.uint32(7)) & np.uint32(0x9D2C5680)))
+            word = np.uint32(word ^ ((word << np.uint32(15)) & np.uint32(0xEFC60000)))
+            to[i] = word ^ (word >> np.uint32(18))
         position += count
         done += count
     state[_WORDS] = position

@@ -3,7 +3,8 @@
 Channel c has N P elements, in N contiguous pieces of P elements. Element i is at (i // P) C P + c P + i % P. A channel has more
 elements than one program can process, and a GPU may have more multiprocessors than a layer has channels. So a channel is
 divided into chunks: a program processes one chunk of CHANNELS channels, and a second kernel combines the chunks. If P is
-1, as after a linear layer, adjacent channels are adjacent in memory, and a program processes many of them.
+1, as after a linear layer, adjacent channels are adjacent in memory, and a program processes many of them. Images with their
+channels last in memory are processed so, too, as (N P, C).
 
 Mean and variance need one pass over memory. The mean and the sum of squared deviations of a block are merged with the
 statistics of the blocks before (`norm.joined`). Chunks are merged in the same way.
@@ -22,6 +23,7 @@ import triton
 import triton.language as tl
 
 from ...arrays import xp_of
+from ...arrays.memory_format import suggests_channels_last
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, is_float, shaped
@@ -147,6 +149,20 @@ def _slope(g_ptr, x_ptr, gx_ptr, mean_ptr, rstd_ptr, weight_ptr, g_sums_ptr, gx_
     tl.store(gx_ptr + offset, (g * rstd).to(gx_ptr.dtype.element_ty), mask=inside)
 
 
+def _flat(xp, x, last):
+    """Returns x in row-major order, and with `last` as (N P, C), which is a view if the channels are last in memory."""
+    if not last:
+        return contiguous(xp, x)
+    x = xp.moveaxis(x, 1, -1)
+    return contiguous(xp, x).reshape(-1, x.shape[-1])
+
+
+def _unflat(xp, out, shape, last):
+    """Returns a result for an array of `_flat` in the shape (N, C, …)."""
+    samples, channels, *size = shape
+    return xp.moveaxis(out.reshape(samples, *size, channels), -1, 1) if last else out.reshape(shape)
+
+
 def _sizes(shape):
     """Returns (elements of a channel, channels, positions) of (N, C, …)."""
     positions = math.prod(shape[2:])
@@ -170,7 +186,7 @@ def _cut(shape):
 def statistics(raw):
     """Returns the mean and the biased variance of each channel, in float32."""
     xp = xp_of(raw)
-    x = contiguous(xp, raw)
+    x = _flat(xp, raw, suggests_channels_last(raw))
     sizes, (grid, per_chunk, blocks) = _sizes(x.shape), _cut(x.shape)
     means, squares = xp.empty((2, grid[1], x.shape[1]), "float32")
     launch(_statistics, grid, x, means, squares, *sizes, per_chunk, **blocks)
@@ -182,14 +198,16 @@ def statistics(raw):
 
 def _affined(xp, x, center, rstd, scale, shift):
     """Returns (x - center) * rstd * scale + shift for each channel. Steps without an array are skipped."""
-    x, out = contiguous(xp, x), xp.empty(x.shape, x.dtype)
+    last, shape = suggests_channels_last(x), x.shape
+    x = _flat(xp, x, last)
+    out = xp.empty(x.shape, x.dtype)
     flags = {"NORM": rstd is not None, "SCALE": scale is not None, "SHIFT": shift is not None}
     arrays = [contiguous(xp, a) for a in (center, rstd, scale, shift)]
     launch(
         _affine, (cdiv(x.size, BLOCK),), x, out, *arrays, x.size, *_sizes(x.shape)[1:], BLOCK=BLOCK, num_warps=4,
         **flags,
     )  # fmt: skip
-    return out
+    return _unflat(xp, out, shape, last)
 
 
 def _sums_of(xp, g, x, center):
@@ -213,7 +231,8 @@ def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _vjp(g, input, weight, bias, shapes, mean, rstd, needs, xp):
-    g, x = contiguous(xp, g), contiguous(xp, input)
+    last = suggests_channels_last(input)
+    g, x = _flat(xp, g, last), _flat(xp, input, last)
     g_sums, gx_sums = _sums_of(xp, g, x, mean)
     gx = xp.empty(x.shape, x.dtype) if needs[0] else None
     if needs[0]:
@@ -222,6 +241,7 @@ def _vjp(g, input, weight, bias, shapes, mean, rstd, needs, xp):
             _slope, (cdiv(x.size, BLOCK),), *arrays, x.size, *_sizes(x.shape), WEIGHT=weight is not None,
             BLOCK=BLOCK, num_warps=4,
         )  # fmt: skip
+        gx = _unflat(xp, gx, input.shape, last)
     gw = shaped((gx_sums * rstd).astype(weight.dtype), shapes, 1) if needs[1] else None
     return gx, gw, shaped(g_sums.astype(bias.dtype), shapes, 2) if needs[2] else None
 
@@ -231,9 +251,11 @@ def _affine_forward(xp, input, scale, shift):
 
 
 def _affine_vjp(g, input, scale, shift, shapes, needs, xp):
-    g, x = contiguous(xp, g), contiguous(xp, input)
-    sums = _sums_of(xp, g, x, None) if needs[1] or needs[2] else ()
-    gx = _affined(xp, g, None, None, scale, None).astype(x.dtype, copy=False) if needs[0] else None
+    sums = ()
+    if needs[1] or needs[2]:
+        last = suggests_channels_last(input)
+        sums = _sums_of(xp, _flat(xp, g, last), _flat(xp, input, last), None)
+    gx = _affined(xp, g, None, None, scale, None).astype(input.dtype, copy=False) if needs[0] else None
     grads = zip(needs[1:], (scale, shift), reversed(sums), strict=False)
     return gx, *(total.astype(p.dtype).reshape(p.shape) if wanted else None for wanted, p, total in grads)
 
