@@ -117,6 +117,13 @@ def test_names_of_the_compiler_are_plain_python():
                 assert str(e) == "words"
             else:
                 raise AssertionError(check)
+        for given in ((1,), (torch.tensor(True),), (False, "words")):  # not a bool, and a message that is no function
+            try:
+                torch._check(*given)
+            except TypeError as error:
+                assert "must be a" in str(error)
+            else:
+                raise AssertionError(given)
         assert torch.get_device_module("cpu").device_count() == 1 and torch.accelerator.device_count() == torch.cuda.device_count()
         hint: torch.LongTensor | None = None
         assert isinstance(torch.ones(2).long(), torch.LongTensor) and torch.FloatTensor(2, 3).shape == (2, 3)

@@ -26,7 +26,13 @@ def _check(cond, message=None):
 
 def _check_with(error_type, cond, message=None):
     """Raise an error of the given type unless cond is True; see `_check`."""
+    if not isinstance(cond, builtins.bool):
+        advice = ". For tensor conditions, use torch._check_tensor_all() to assert that all elements are true."
+        given = f"a Tensor{advice}" if isinstance(cond, Tensor) else str(type(cond))
+        raise TypeError(f"cond must be a bool, but got {given}")
     if not cond:
+        if message is not None and not callable(message):
+            raise TypeError("message must be a callable")
         raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
 
 
@@ -36,7 +42,7 @@ _check_index, _check_value, _check_type, _check_not_implemented = (
 
 
 def _check_is_size(i, message=None, *, max=None):
-    _check(i >= 0 and (max is None or i <= max), message)
+    _check(bool(i >= 0) and (max is None or i <= max), message)
 
 
 @overridable
@@ -52,6 +58,8 @@ def _weight_norm(v, g, dim=0):
 
 
 def _check_tensor_all_with(error_type, cond, message=None):
+    if not isinstance(cond, Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     _check_with(error_type, bool(raw_of(cond).all()), message)
 
 

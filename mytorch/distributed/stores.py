@@ -302,6 +302,8 @@ class TCPStore(Store):
         is_master: True in the process with the table (default: False).
         timeout: time limit of the connection and of operations that wait (default: 300 seconds).
         wait_for_workers: the master waits until `world_size` processes are connected (default: True).
+        multi_tenant: True to use the master that this process has at the same address with `multi_tenant`, if any (default: False).
+        master_listen_fd: file descriptor of a bound socket for the master, which it closes (default: a new socket).
         use_libuv: accepted for PyTorch's signature; the transport is the same for both values.
 
     Raises:
@@ -325,7 +327,8 @@ class TCPStore(Store):
         is_master: bool = False,
         timeout: timedelta = timedelta(seconds=300),
         wait_for_workers: bool = True,
-        *,
+        multi_tenant: bool = False,
+        master_listen_fd: int | None = None,
         use_libuv: bool = True,
     ):
         super().__init__()
@@ -333,8 +336,13 @@ class TCPStore(Store):
         self._server = None
         self._lock = threading.Lock()
         if is_master:
-            self._server = _Server(host_name, port)
+            if multi_tenant:
+                self._server = _shared.get((host_name, port))
+            if self._server is None:
+                self._server = _Server(host_name, port, master_listen_fd)
             port = self._server.port
+            if multi_tenant:
+                _shared[host_name, port] = self._server
         self.host, self.port = host_name, port
         self._connection = _connect(host_name, port, _seconds(self.timeout))
         self._file = self._connection.makefile("rb")
@@ -446,11 +454,18 @@ def _bytes_of(connection, n):
 class _Server:
     """The table of a TCPStore, and one thread for each connection. The threads end with the connections."""
 
-    def __init__(self, host, port):
-        self.socket = listen(host, port, 128)
+    def __init__(self, host, port, descriptor=None):
+        if descriptor is None:
+            self.socket = listen(host, port, 128)
+        else:
+            self.socket = socket.socket(fileno=descriptor)
+            self.socket.listen(128)
         self.port = self.socket.getsockname()[1]
         weakref.finalize(self, _close, self.socket)
         threading.Thread(target=_accept, args=(self.socket, HashStore()), daemon=True).start()
+
+
+_shared: weakref.WeakValueDictionary[tuple[str, int], _Server] = weakref.WeakValueDictionary()  # of `multi_tenant`
 
 
 def _close(server):

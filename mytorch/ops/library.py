@@ -156,8 +156,8 @@ class CustomOpDef:
         return func
 
     def register_torch_dispatch(self, torch_dispatch_class, func=None, /):
-        """Accepted for compatibility, without effect."""
-        return (lambda f: f) if func is None else func
+        """Raises NotImplementedError: a mode or subclass handles an operator in its own `__torch_dispatch__`."""
+        raise NotImplementedError(_NO_RULES)
 
 
 class Schema:
@@ -308,7 +308,13 @@ def _accept(*args, **kwargs):
     return functions[-1] if functions else lambda f: f
 
 
-register_torch_dispatch = wrap_triton = _accept
+wrap_triton = _accept
+_NO_RULES = "register_torch_dispatch: there are no rules for one operator and one class. Handle the operator in `__torch_dispatch__` of the class."
+
+
+def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
+    """Raises NotImplementedError: a mode or subclass handles an operator in its own `__torch_dispatch__`."""
+    raise NotImplementedError(_NO_RULES)
 
 
 def register_vmap(op, func=None, /, *, lib=None):

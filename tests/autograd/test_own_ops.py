@@ -489,3 +489,12 @@ def test_operators_for_some_devices_and_for_batches(torch):
         return [*results, y.grad.tolist()]
 
     assert run(mytorch) == run(torch)
+
+
+def test_rules_for_one_class_are_refused():
+    """A rule that would never be called is an error, not ignored."""
+    double = mytorch.library.custom_op("rules::double", mutates_args=())(lambda x: x * 2)
+    with pytest.raises(NotImplementedError, match="__torch_dispatch__"):
+        double.register_torch_dispatch(object, lambda *args: None)
+    with pytest.raises(NotImplementedError, match="__torch_dispatch__"):
+        mytorch.library.register_torch_dispatch("rules::double", object)

@@ -151,6 +151,31 @@ def test_the_master_listens_only_at_its_address_and_closes_its_port():
     raise AssertionError("the port is still open")
 
 
+def test_masters_of_one_process_share_a_table():
+    """With `multi_tenant`, stores of one process have one master, which ends with the last of them."""
+    first = dist.TCPStore("127.0.0.1", 0, 1, True)
+    port = first.port
+    del first
+    stores_ = [dist.TCPStore("127.0.0.1", port, None, True, multi_tenant=True) for _ in range(2)]
+    stores_[0].set("a", "1")
+    assert stores_[1].get("a") == b"1"
+    with pytest.raises(dist.DistBackendError):
+        dist.TCPStore("127.0.0.1", port, None, True)
+    del stores_[0]
+    assert dist.TCPStore("127.0.0.1", port).get("a") == b"1"
+    del stores_[0]
+    assert ("127.0.0.1", port) not in stores._shared
+
+
+def test_a_master_listens_at_a_given_socket():
+    bound = socket.create_server(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    master = dist.TCPStore("127.0.0.1", port, 1, True, master_listen_fd=bound.detach())
+    assert master.port == port
+    dist.TCPStore("127.0.0.1", port).set("a", "1")
+    assert master.get("a") == b"1"
+
+
 def test_a_client_without_the_token_is_refused(monkeypatch):
     monkeypatch.setenv("MYTORCHRUN_TOKEN", "right")
     store = dist.TCPStore("127.0.0.1", 0, 1, True)
