@@ -108,19 +108,14 @@ def test_embedding(width, kind, dtype, fixed_order):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_rotary(interleaved, dtype):
+def test_rotary(dtype):
     x, x64 = rand(2, 7, 3, 10, dtype=dtype)
     x, x64 = x.swapaxes(1, 2), x64.swapaxes(1, 2)  # (B, H, T, D) over (B, T, H, D)
     angle = np.arange(9)[:, None] * 0.5 ** np.arange(5)
     cos, sin = dev(np.cos(angle).astype(np.float32)), dev(np.sin(angle).astype(np.float32))
-    c, s = np.cos(angle)[2:], np.sin(angle)[2:]
-    a, b = (x64[..., ::2], x64[..., 1::2]) if interleaved else (x64[..., :5], x64[..., 5:])
-    want = np.empty_like(x64)
-    first, second = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, 5), slice(5, None))
-    want[..., first], want[..., second] = a * c - b * s, b * c + a * s
-    out = rotary.rotate(xp, x, cos, sin, interleaved=interleaved, shift=2)
-    near(out, want)
-    near(rotary.rotate(xp, out, cos, sin, interleaved=interleaved, shift=2, back=True), x64)
+    c, s, a, b = np.cos(angle)[:7], np.sin(angle)[:7], x64[..., :5], x64[..., 5:]
+    out = rotary.rotate(xp, x, cos, sin)
+    near(out, np.concatenate([a * c - b * s, b * c + a * s], -1))
+    near(rotary.rotate(xp, out, cos, sin, back=True), x64)
     with pytest.raises(ValueError, match="don't fit"):
         rotary.rotate(xp, x, cos[:5], sin[:5])

@@ -99,7 +99,7 @@ def running_softmax(peak, total, x, axis: tl.constexpr):
 
 
 @triton.jit
-def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
+def uniform4(seed, counter, call, stream):
     """Returns four blocks of 32 random bits for each counter, by Philox 4x32.
 
     The same (seed, call, stream, counter) gives the same bits, so backward computes the mask again instead of
@@ -108,7 +108,7 @@ def uniform4(seed, counter, call, stream, rounds: tl.constexpr = 7):
     zero = counter * 0
     # The 128-bit counter: (element, call, stream, 0). Adding to `zero` broadcasts the scalars to the shape of counter.
     words = counter.to(tl.uint32), (zero + call).to(tl.uint32), (zero + stream).to(tl.uint32), zero.to(tl.uint32)
-    return tl.philox(seed, words[0], words[1], words[2], words[3], rounds)
+    return tl.philox(seed, words[0], words[1], words[2], words[3], 7)
 
 
 def threshold(p):

@@ -96,13 +96,13 @@ def _gradient(g_ptr, inside, clip, MAXIMIZE: tl.constexpr):
 
 
 @triton.jit
-def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
+def _adamw(table_ptr, chunks_ptr, state_ptr, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
            P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
            ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """AdamW or Adam step. Columns: p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
-        lr = tl.load(state_ptr + _LR) * lr_scale
+        lr = tl.load(state_ptr + _LR)
         step = tl.load(state_ptr + _STEP).to(tl.float64)
         clip = tl.load(state_ptr + _CLIP)
         # Bias correction, with beta^step = 2^(step log2 beta).
@@ -139,13 +139,13 @@ def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
 
 
 @triton.jit
-def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
+def _sgd(table_ptr, chunks_ptr, state_ptr, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
          MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr,
          ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """SGD step. Columns: p, g[, momentum_buffer]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
-        lr = tl.load(state_ptr + _LR) * lr_scale
+        lr = tl.load(state_ptr + _LR)
         # PyTorch initializes the buffer to the first gradient, without dampening.
         first = tl.load(state_ptr + _STEP) == 1.0
         clip = tl.load(state_ptr + _CLIP)
@@ -171,13 +171,13 @@ def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
 
 
 @triton.jit
-def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
+def _lion(table_ptr, chunks_ptr, state_ptr, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
           MAXIMIZE: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
           CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Lion step. Columns: p, g, exp_avg. Source: Chen et al., 2023."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
-        lr = tl.load(state_ptr + _LR) * lr_scale
+        lr = tl.load(state_ptr + _LR)
         clip = tl.load(state_ptr + _CLIP)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
@@ -366,28 +366,29 @@ def update_scale(state, growth_factor, backoff_factor, growth_interval):
     launch(_update_scale, (1,), state, float(growth_factor), float(backoff_factor), float(growth_interval), num_warps=1)
 
 
-def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decoupled=True, amsgrad=False, maximize=False,
-          lr_scale=1.0):  # fmt: skip
+def adamw(
+    table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decoupled=True, amsgrad=False, maximize=False
+):
     """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq].
 
     Args:
         state: see `new_state`; the kernel reads lr, step, clip and found_inf.
-        decoupled: the weight decay of AdamW instead of Adam. lr_scale: factor on the state's lr, for this table's group.
+        decoupled: the weight decay of AdamW instead of Adam.
     """
     logs = [np.log2(beta) if beta else -1e4 for beta in betas]
-    numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], *logs, eps, weight_decay)
+    numbers = (*betas, 1.0 - betas[0], 1.0 - betas[1], *logs, eps, weight_decay)
     table.update(_adamw, state, *numbers, DECOUPLED=decoupled, AMSGRAD=amsgrad, MAXIMIZE=maximize)
 
 
-def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False, lr_scale=1.0):
+def sgd(table, state, momentum=0.0, dampening=0.0, weight_decay=0.0, *, nesterov=False, maximize=False):
     """One SGD step of a table of p, g[, momentum_buffer]; arguments as adamw and optim.SGD."""
-    numbers = (lr_scale, momentum, 1.0 - dampening, weight_decay)
+    numbers = (momentum, 1.0 - dampening, weight_decay)
     table.update(_sgd, state, *numbers, MOMENTUM=momentum != 0, NESTEROV=nesterov, MAXIMIZE=maximize)
 
 
-def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, lr_scale=1.0):
+def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False):
     """One Lion step of a table of p, g, exp_avg; arguments as adamw."""
-    numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], weight_decay)
+    numbers = (*betas, 1.0 - betas[0], 1.0 - betas[1], weight_decay)
     table.update(_lion, state, *numbers, MAXIMIZE=maximize)
 
 
