@@ -252,8 +252,12 @@ def test_convolutions_that_cudnn_does_not_compute(convolved):
         return flat
 
     assert convolved(change=unaligned)[1] == 1  # only the input's gradient
-    library.why["execute"] = "no memory"
-    with pytest.warns(UserWarning, match=r"this convolution: no memory\. Triton's kernel is used\."):
+    assert convolved((2, 4, 9, 6)) == (3, 3)
+    for plan in list(convolutions.plans.values())[-3:]:
+        plan.workspace = 1 << 60  # more than the GPU's memory
+    assert convolved((2, 4, 9, 6)) == (0, 0)
+    library.why["execute"] = "no reason"
+    with pytest.warns(UserWarning, match=r"this convolution: no reason\. Triton's kernel is used\."):
         assert convolved((3, 4, 6, 6))[1] == 0
     del library.why["execute"]
     assert convolved() == (0, 0)  # after an error

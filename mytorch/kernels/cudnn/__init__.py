@@ -18,6 +18,7 @@ import numpy as np
 
 from ...arrays import address, capturing, cupy_ns
 from ...arrays.dtypes import bfloat16
+from ...arrays.errors import OutOfMemoryError
 
 OLDEST = 91501  # before 9.15.1, attention's backward copies padded lengths from the CPU at each call, and there are known bugs
 MOST_PLANS = 512
@@ -165,8 +166,14 @@ class Operations:
         return self.plans[key]
 
     def run(self, xp, plan, arrays):
-        """Enqueues a plan on the current stream. `arrays`: number -> array. Returns False if cuDNN raised and did nothing."""
-        workspace = xp.empty(max(plan.workspace, 1), np.uint8)
+        """Enqueues a plan on the current stream. `arrays`: number -> array. Returns False if nothing was done.
+
+        The reason is an error of cuDNN, or too little memory for its workspace.
+        """
+        try:
+            workspace = xp.empty(max(plan.workspace, 1), np.uint8)
+        except (MemoryError, OutOfMemoryError):
+            return False
         pointers = {number: address(x) for number, x in arrays.items()}
         try:
             plan.graph.execute(pointers, address(workspace), handle=handle())
