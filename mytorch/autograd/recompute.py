@@ -127,6 +127,7 @@ class _Frame:
         self.check = check
         self.early_stop = early_stop
         self.count = 0
+        self.complete = False  # the function has returned
         self.found = WeakKeyDictionary()  # placeholder -> tensor, until the graph releases the placeholder
         self.places = WeakValueDictionary()  # number -> placeholder; only the graph has strong references
 
@@ -173,7 +174,8 @@ class _Frame:
             return
         except CheckpointError as error:
             raise self.explained(error, second) from None
-        if len(seen) != self.count:
+        # A backward within the function runs it again before all tensors are counted.
+        if self.complete and len(seen) != self.count:
             wrong = CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation. "
                 f"Number of tensors saved during forward: {self.count}; during recomputation: {len(seen)}."
@@ -205,7 +207,9 @@ def _by_hooks(function, args, kwargs, keep_rng, context_fn, *options):
     frame = _Frame(function, args, kwargs, keep_rng, second, *options)
     mode = frame.mode.replace(interpreter=frame.first or frame.mode.interpreter)
     with in_mode(mode), saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    frame.complete = True
+    return result
 
 
 # -- with a backward pass inside backward ----------------------------------------------------------------

@@ -282,6 +282,53 @@ def test_checkpoint_keeps_no_activations_and_stops_early():
         assert len(calls) in (expected, 4)
 
 
+NESTED = [
+    "cf",
+    "gcf",
+    "gccf",
+    "gcgf",
+    "cggcf",
+    "gcgcf",
+    "gcggcf",
+    "gcgcgcf",
+]  # outermost first: c checkpoints, g differentiates
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+@pytest.mark.parametrize("inner", ["plain", "with backward"])
+def test_gradients_within_checkpoints(inner, early_stop, torch):
+    """A checkpointed function that runs backward itself runs again before its first run has ended."""
+
+    def value(library, nesting):
+        module = __import__(f"{library.__name__}.utils.checkpoint", fromlist=["checkpoint"])
+
+        def function(x):
+            if inner == "with backward":
+                library.autograd.grad(x.sin().exp().sin(), x)
+            return x.sin().exp().sin()
+
+        def differentiated(f):
+            def run(x):
+                with library.enable_grad():
+                    return library.autograd.grad(f(x), x, create_graph=True)[0]
+
+            return run
+
+        for letter in reversed(nesting[:-1]):
+            before = function
+            if letter == "g":
+                function = differentiated(before)
+            else:
+                function = lambda x, f=before: module.checkpoint(f, x, use_reentrant=False)  # noqa: E731
+        with module.set_checkpoint_early_stop(early_stop):
+            x = library.tensor(0.3, dtype=library.float64, requires_grad=True)
+            y = function(x)
+            return y.item(), library.autograd.grad(y, x)[0].item()
+
+    for nesting in NESTED:
+        np.testing.assert_allclose(value(mytorch, nesting), value(torch, nesting), rtol=1e-12, err_msg=nesting)
+
+
 def test_checkpoint_detects_differences_and_rejects_unsupported_options():
     from mytorch.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
