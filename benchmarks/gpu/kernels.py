@@ -20,7 +20,7 @@ def _measure(report, main):
     import ml_dtypes
     import numpy as np
 
-    from mytorch.arrays import cupy_ns
+    from mytorch.arrays import config, cupy_ns
     from mytorch.arrays.dtypes import bfloat16
     from mytorch.kernels import registry
     from mytorch.kernels.triton import (
@@ -237,16 +237,22 @@ def _measure(report, main):
         x, w, g = rand(*CONV, dtype=dtype), rand(planes, planes, 3, 3, dtype=dtype), rand(*CONV, dtype=dtype)
         args = ((1, 1), (1, 1), (1, 1), 1)
         flops = 2 * x.size * planes * 9
-        timed(f"conv2d forward {dtype}", lambda: conv.run_forward(xp, x, w, None, *args), flops=flops, kind=dtype)
+        for mark, enabled in (("", True), (" by Triton", False)):
+            config.cudnn_enabled = enabled
+            convolutions(mark, dtype, x, w, g, args, flops)
+        config.cudnn_enabled = True
+
+    def convolutions(mark, dtype, x, w, g, args, flops):
+        timed(f"conv2d forward{mark} {dtype}", lambda: conv.run_forward(xp, x, w, None, *args), flops=flops, kind=dtype)
 
         def back():
             conv.run_input(xp, g, w, CONV[2:], *args)
             conv.run_weight(xp, g, x, (3, 3), *args)
 
-        timed(f"conv2d backward {dtype}", back, flops=2 * flops, kind=dtype)
+        timed(f"conv2d backward{mark} {dtype}", back, flops=2 * flops, kind=dtype)
         options = dict(zip(("stride", "padding", "dilation", "groups"), args, strict=True))
         timed(
-            f"conv_transpose2d forward {dtype}", lambda: conv.conv_transpose.forward(xp, g, w, shape=CONV[2:], **options),
+            f"conv_transpose2d forward{mark} {dtype}", lambda: conv.conv_transpose.forward(xp, g, w, shape=CONV[2:], **options),
             flops=flops, kind=dtype,
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ run_composed: Callable[..., Any] | None = None
 # autograd/tensor_ns.py.
 recorded_arithmetic: Any = None
 
-# Called by kernels/cudnn.py: True if operations can be recorded for backward. Defined in autograd/mode.py.
+# Called by kernels/cudnn/attention.py: True if operations can be recorded for backward. Defined in autograd/mode.py.
 is_grad_enabled: Callable[[], bool]
 
 # Called by arrays/tensor.py: (class) prepares a subclass of Tensor that a program defines. Defined in _extensions.py.
