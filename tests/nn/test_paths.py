@@ -343,14 +343,17 @@ def test_states_from_before_batches_were_counted(torch):
 
 def test_settings_of_backends_hold_within_a_context():
     settings = mytorch.backends.cudnn
-    before = settings.benchmark
+    names = "enabled", "benchmark", "deterministic", "allow_tf32"
 
-    @settings.flags(enabled=True, benchmark=True)
-    def inside():
-        return settings.enabled, settings.benchmark
+    def values():
+        return [getattr(settings, name) for name in names]
 
-    assert inside() == (True, True)
-    assert (settings.enabled, settings.benchmark) == (False, before)
+    before = values()
+    inside = settings.flags(enabled=True, benchmark=True, deterministic=True, allow_tf32=False)(values)
+    assert inside() == [True, True, True, False]
+    with settings.flags():
+        assert values() == [False, False, False, True]  # PyTorch's defaults
+    assert values() == before
     assert mytorch.backends.cuda.preferred_linalg_library("magma") == mytorch.backends.cuda.preferred_linalg_library()
     with pytest.raises(RuntimeError, match="Choose from"):
         mytorch.backends.cuda.preferred_linalg_library("another")
