@@ -11,6 +11,7 @@ from mytorch.nn import functional as F
 
 HERE = registry.CUDNN_CONVOLUTIONS.of["cuda"].load() is not None
 operations = convolution.convolutions
+FACTOR = {"bf16": 3.0, "fp16": 3.0, "fp32": 5.0}  # in float32, cuDNN may use transforms (Winograd), which round more
 SIZES = [  # input, weight, stride, padding, dilation, groups
     ((2, 3, 9, 7), (8, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1), ((3, 16, 8, 8), (8, 16, 3, 3), (2, 2), (1, 1), (1, 1), 1),
     ((1, 8, 11, 6), (16, 4, 2, 3), (2, 1), (0, 2), (1, 2), 2), ((2, 8, 5, 5), (8, 1, 3, 3), (1, 1), (1, 1), (1, 1), 8),
@@ -79,9 +80,9 @@ def test_forward_and_backward(sizes, dtype, layout):
     want, gx, gw = truth(x64, w64, g64, *geometry, groups)
     want += bias64.reshape(-1, *(1,) * (want.ndim - 2))
     summed = g64.sum((0, *range(2, g64.ndim)))
-    near(out, want, 3.0)
+    near(out, want, FACTOR[dtype])
     for leaf, expected in zip(leaves, (gx, gw, summed), strict=True):
-        near(leaf.grad, expected, 3.0)
+        near(leaf.grad, expected, FACTOR[dtype])
     assert library is None or library.counts["executed"] == before + 3
     if layout == "channels last" and len(x_shape) == 4 and x_shape[1] > 1:
         assert out.is_contiguous(memory_format=mytorch.channels_last)
@@ -101,10 +102,10 @@ def test_transposed(sizes, dtype):
     out = call(*leaves, None, stride, padding, extra, groups, dilation)
     out.backward(mytorch.Tensor._wrap(g))
     geometry = stride, padding, dilation, groups
-    near(out, truth(np.zeros(x_shape), w64, y64, *geometry)[1], 3.0)
+    near(out, truth(np.zeros(x_shape), w64, y64, *geometry)[1], FACTOR[dtype])
     gy, _, gw = truth(g64, w64, y64, *geometry)
-    near(leaves[0].grad, gy, 3.0)
-    near(leaves[1].grad, gw, 3.0)
+    near(leaves[0].grad, gy, FACTOR[dtype])
+    near(leaves[1].grad, gw, FACTOR[dtype])
 
 
 @pytest.mark.parametrize("empty", ["samples", "none"] if HERE else [])
@@ -125,4 +126,4 @@ def test_full_float32(allowed):
         out = F.conv2d(tensor(x), tensor(w))
     want = truth(x64, w64, np.zeros((2, 16, 10, 10)), (1, 1), (0, 0), (1, 1), 1)[0]
     error = np.abs(xp.asnumpy(out._mt_data._array) - want).max()
-    assert error < 1e-5 * np.abs(want).max()
+    assert error < 5e-5 * np.abs(want).max()  # TF32 gives 1e-3
