@@ -136,9 +136,15 @@ class _Tests:
         self.run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short"]  # fmt: skip
         self.waiting, self.collecting = names or [], None
         if names is None:
-            # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again
+            # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again; every_kernel_layouts.py
+            # compiles each kernel for many layouts, which takes longer than the section
             files = [ROOT / "tests" / name for name in ("gpu", "kernels", "distributed/test_nccl.py")]
-            skipped = ["-k", "not test_on_the_gpu", "--ignore", ROOT / "tests/gpu/test_graphs.py"]
+            skipped = [
+                "-k",
+                "not test_on_the_gpu and not every_kernel_layouts",
+                "--ignore",
+                ROOT / "tests/gpu/test_graphs.py",
+            ]
             log = report_file()
             command = [*self.run, "--collect-only", "-m", "gpu", *skipped, *files]
             self.collecting = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), log

@@ -245,6 +245,8 @@ WITHOUT_A_GPU = {
 @pytest.mark.filterwarnings("ignore")
 def test_the_table_is_pytorchs(torch, kind, name):
     tensors = pytest.importorskip("torch._subclasses.fake_tensor")
+    if name == "rms_norm" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12):
+        pytest.skip("older versions of PyTorch have another rule for RMS norm")
     for x, y in GIVEN:
         with tensors.FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             a, b = (torch.empty(4, 4, device="cuda", dtype=torch.float16 if h else torch.float32) for h in (x, y))
