@@ -147,11 +147,11 @@ def _measure_images(report, lib, device, captured):
     """Measure SGD steps of ResNet-18 in mytorch or PyTorch, with bfloat16 by autocast, for images in both layouts."""
     from benchmarks.cpu import convolutions
 
-    def run(name, options):
+    def run(name, layout):
         lib.manual_seed(0)
-        model = getattr(convolutions, NETWORK)(lib).to(device, **options)
+        model = getattr(convolutions, NETWORK)(lib).to(device, memory_format=layout)
         optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        x = lib.randn(*IMAGES, device=device).to(**options or {"dtype": lib.float32})
+        x = lib.randn(*IMAGES, device=device).to(memory_format=layout)
         y = lib.randint(0, 10, IMAGES[:1], device=device)
 
         def step(x, y):
@@ -165,9 +165,9 @@ def _measure_images(report, lib, device, captured):
         step = lib.compile_step(step) if captured else step
         _report_steps(report, name, None, lambda: step(x, y), lib.cuda.synchronize, lib.cuda)
 
-    for mark, options in (("", {}), (", channels last", {"memory_format": lib.channels_last})):
+    for mark, layout in (("", lib.contiguous_format), (", channels last", lib.channels_last)):
         name = f"ResNet-18 bf16 B{IMAGES[0]}{mark}{' captured' if captured else ''}"
-        report.attempt(name, lambda n=name, o=options: run(n, o))
+        report.attempt(name, lambda n=name, o=layout: run(n, o))
 
 
 def images(report, interpret):

@@ -428,7 +428,7 @@ def laid_out(g, owned, tensor):
             return g if owned else g.copy()
         strides = row_major(raw.shape) if layout_of(raw) is not strided else element_strides(raw)
         strides = strides if is_dense(raw.shape, strides) else row_major(raw.shape)
-        if not _agree(g, strides):
+        if not agree(g, strides):
             laid = placed(g, strides)
             return laid if laid is not g else duplicate(g, "K")
         if not owned:
@@ -436,6 +436,6 @@ def laid_out(g, owned, tensor):
     return g if owned else duplicate(g)
 
 
-def _agree(raw, strides):
+def agree(raw, strides):
     """Returns True if an array has these strides, in elements, along all axes of more than one element."""
     return all(n < 2 or s == t * raw.itemsize for n, s, t in zip(raw.shape, raw.strides, strides, strict=True))

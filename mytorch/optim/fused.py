@@ -98,7 +98,9 @@ class FusedGroup:
             self._refuse_first()
         found = [zeros_for(state, name, self.raws[i]) for state, i in zip(states, members, strict=True)]
         for n, (state, i) in enumerate(zip(states, members, strict=True)):
-            if not self.kernels.match(found[n], self.raws[i]):  # loaded from a file with another layout
+            if not self.kernels.match(
+                found[n], self.raws[i]
+            ):  # from a file, or from before the parameter got another layout
                 placed = self.xp.empty_like(self.raws[i])
                 placed[...] = found[n]
                 found[n], state[name] = placed, kept(placed)

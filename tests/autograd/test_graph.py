@@ -282,16 +282,8 @@ def test_checkpoint_keeps_no_activations_and_stops_early():
         assert len(calls) in (expected, 4)
 
 
-NESTED = [
-    "cf",
-    "gcf",
-    "gccf",
-    "gcgf",
-    "cggcf",
-    "gcgcf",
-    "gcggcf",
-    "gcgcgcf",
-]  # outermost first: c checkpoints, g differentiates
+# Outermost first: c checkpoints, g differentiates.
+NESTED = "cf gcf gccf gcgf cggcf gcgcf gcggcf gcgcgcf".split()
 
 
 @pytest.mark.parametrize("early_stop", [True, False])

@@ -8,6 +8,7 @@ import mytorch
 from mytorch.kernels import registry
 from mytorch.kernels.cudnn import convolution
 from mytorch.nn import functional as F
+from tests.kernels.cases import channels_last
 
 HERE = registry.CUDNN_CONVOLUTIONS.of["cuda"].load() is not None
 operations = convolution.convolutions
@@ -48,7 +49,7 @@ def outputs(x_shape, w_shape, stride, padding, dilation):
 def placed(raw, layout):
     """Returns a raw array in row-major order, with its channels last, or with gaps."""
     if layout == "channels last" and raw.ndim == 4:
-        return xp.moveaxis(xp.ascontiguousarray(xp.moveaxis(raw, 1, -1)), -1, 1)
+        return channels_last(raw)
     if layout == "gaps":
         wide = xp.zeros((*raw.shape[:-1], 2 * raw.shape[-1]), raw.dtype)
         wide[..., ::2] = raw

@@ -34,6 +34,11 @@ def host(x):
     return xp.asnumpy(x) if ON_GPU and not isinstance(x, np.ndarray) else x
 
 
+def channels_last(x):
+    """Returns an array (N, C, …) with its channels last in memory."""
+    return x.transpose(0, *range(2, x.ndim), 1).copy().transpose(0, -1, *range(1, x.ndim - 1))
+
+
 def rand(*shape, dtype="fp32", scale=1.0, shift=0.0):
     """Returns normal numbers on the kernels' device and, rounded to dtype, as a float64 NumPy array."""
     x = np.asarray(rng.standard_normal(shape) * scale + shift).astype(DTYPES[dtype])

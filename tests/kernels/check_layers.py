@@ -7,7 +7,7 @@ from mytorch.kernels.triton import kv_cache
 from mytorch.kernels.triton.batch_norm import batch_norm, channel_affine
 from mytorch.kernels.triton.pool import avg_pool, max_pool
 
-from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, channels_last, dev, host, near, rand, xp
 
 SHAPES = [(3, 5, 7, 9), (37, 5), (2, 3, 1400), (5, 40, 1), (2, 1, 2, 3, 4)]
 
@@ -38,13 +38,9 @@ def test_batch_norm(shape, dtype):
 
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
 def test_channels_last(which):
-    """Results have the layout of the input, whatever the layout of the gradient, and equal those of other layouts."""
-
-    def placed(x, last):
-        return xp.moveaxis(xp.ascontiguousarray(xp.moveaxis(x, 1, -1)), -1, 1) if last else x
-
+    """Results have the layout of the input, for gradients of both layouts, and equal those of other layouts."""
     (x, _), (g, _), (w, _) = rand(3, 5, 7, 9), rand(3, 5, 7, 9), rand(5)
-    laid, up = placed(x, which[0]), placed(g, which[1])
+    laid, up = (channels_last(a) if last else a for a, last in zip((x, g), which, strict=True))
     for kernel, rest, options in ((batch_norm, (w, w), {"eps": 1e-5}), (channel_affine, (w, w), {})):
         results = [kernel.forward(xp, a, *rest, **options) for a in (x, laid)]
         if kernel is batch_norm:

@@ -5,7 +5,7 @@ import pytest
 
 from mytorch.kernels.triton import multi
 
-from .cases import COMPILE_ONLY, DTYPES, dev, host, near, rand, xp
+from .cases import COMPILE_ONLY, DTYPES, channels_last, dev, host, near, rand, xp
 
 SIZES = [(1,), (17, 3), (5000,), (4096,), (2, 4097)]
 
@@ -118,10 +118,7 @@ def test_norm_clip_and_unscale(dtype):
     assert COMPILE_ONLY or all(np.isnan(host(a)).all() for a in g)
 
 
-LAYOUTS = {
-    "channels last": lambda a: a.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2),
-    "columns": lambda a: a.transpose(3, 2, 1, 0).copy().transpose(3, 2, 1, 0),
-}
+LAYOUTS = {"channels last": channels_last, "columns": lambda a: a.transpose(3, 2, 1, 0).copy().transpose(3, 2, 1, 0)}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

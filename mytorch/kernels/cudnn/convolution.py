@@ -10,12 +10,13 @@ unless `backends.cudnn.allow_tf32` is False, and in deterministic mode none with
 import numpy as np
 
 from ...arrays import address, config, cupy_ns
-from ...arrays.memory_format import suggests_channels_last
+from ...arrays.memory_format import axes_strides, in_order, suggests_channels_last
 from .. import cudnn
 
 why_not = cudnn.why_not
 convolutions = cudnn.Operations("convolution")
 FIRST, SECOND, OUT = 1, 2, 3  # numbers of a graph's arrays
+LAST = 0, 2, 3, 1  # axes of images with their channels last, outermost in memory first
 
 
 def product(kind, xp, shape, first, second, geo):
@@ -37,7 +38,7 @@ def product(kind, xp, shape, first, second, geo):
     first, second = _dense(xp, first, last), _dense(xp, second, last)
     if (address(first) | address(second)) % 16:
         return None
-    out = _empty(xp, shape, first.dtype, last)
+    out = in_order(_empty, LAST if last else None)(xp, shape, first.dtype)
     return out if convolutions.run(xp, plan, {FIRST: first, SECOND: second, OUT: out}) else None
 
 
@@ -61,7 +62,8 @@ def _plan(kind, dtype, last, avoided, geo):
         "input": (outputs, weights, images),
         "weight": (images, outputs, weights),
     }
-    first, second, out = [(shape, _strides(shape, last)) for shape in shapes[kind]]
+    axes = LAST if last else (0, 1, 2, 3)
+    first, second, out = [(shape, axes_strides(shape, axes)) for shape in shapes[kind]]
     graph = cudnn.new_graph(dtype)
     a, b = cudnn.add_input(graph, FIRST, first, dtype), cudnn.add_input(graph, SECOND, second, dtype)
     options = {"padding": geo.padding, "stride": geo.stride, "dilation": geo.dilation}
@@ -77,14 +79,6 @@ def _plan(kind, dtype, last, avoided, geo):
     return cudnn.Plan(graph, [getattr(notes, name) for name in avoided])
 
 
-def _strides(shape, last):
-    """Returns the strides of an array (N, C, H, W), in elements."""
-    _, channels, height, width = shape
-    if last:
-        return height * width * channels, 1, width * channels, channels
-    return channels * height * width, height * width, width, 1
-
-
 def _dense(xp, x, last):
     """Returns an array without gaps, in row-major order or with its channels last."""
     if last:
@@ -92,8 +86,5 @@ def _dense(xp, x, last):
     return x if x.flags.c_contiguous else xp.ascontiguousarray(x)
 
 
-def _empty(xp, shape, dtype, last):
-    if not last:
-        return xp.empty(shape, dtype)
-    samples, channels, *size = shape
-    return xp.moveaxis(xp.empty((samples, *size, channels), dtype), -1, 1)
+def _empty(xp, shape, dtype):
+    return xp.empty(shape, dtype)

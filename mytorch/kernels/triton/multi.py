@@ -33,9 +33,9 @@ import triton.language as tl
 
 from ...arrays import address, device_of
 from ...arrays.capturing import constant, is_recording, upload
-from ...arrays.memory_format import element_strides, is_dense
+from ...arrays.memory_format import agree, is_dense
 from ..launch import cdiv, launch
-from .common import is_float, one_program
+from .common import is_float, one_program, strides_of
 
 CHUNK = 4096  # elements of a program
 PLACES = 8  # length of the state
@@ -52,15 +52,14 @@ def accepts(raws):
 
 
 def _has_no_gaps(raw):
-    return raw.flags.c_contiguous or (min(raw.strides) >= 0 and is_dense(raw.shape, element_strides(raw)))
+    return raw.flags.c_contiguous or is_dense(raw.shape, strides_of(raw))
 
 
 def match(raw, other):
     """Returns True if the elements of two arrays are in the same order in memory, so that a kernel may pair them."""
     if raw.flags.c_contiguous and other.flags.c_contiguous:
         return raw.size == other.size
-    steps = zip(raw.shape, raw.strides, other.strides, strict=False)
-    return raw.shape == other.shape and all(n == 1 or a * other.itemsize == b * raw.itemsize for n, a, b in steps)
+    return raw.shape == other.shape and agree(raw, strides_of(other))
 
 
 @triton.jit
